@@ -1,0 +1,83 @@
+"""What the user decides: how the job is split over ranks and how it trains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulator.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """The dtype of each thing a parameter costs memory for.
+
+    ``compute``: of the gathered copy that kernels read; ``reduce``: in which gradients are
+    summed over ranks; ``gradients``: of the (sharded) gradient the optimizer reads; ``master``:
+    of a copy beside the stored parameter (None: the stored one is the master); ``moments``: of
+    the optimizer's states.
+    """
+
+    name: str
+    parameters: DType
+    compute: DType
+    gradients: DType
+    reduce: DType
+    master: DType | None
+    moments: DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fsdp:
+    """FSDP2's knobs, by torch's names."""
+
+    wrap: str = "torchtitan"
+    reshard_after_forward: bool = True
+    reshard_last_block: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallelism:
+    """Sizes of the mesh axes (all but dp_shard are 1 in this version) and the framework."""
+
+    framework: str = "fsdp2"
+    dp_replicate: int = 1
+    dp_shard: int
+    tp: int = 1
+    cp: int = 1
+    pp: int = 1
+    ep: int = 1
+    fsdp: Fsdp = Fsdp()
+
+    @property
+    def world_size(self) -> int:
+        """Ranks in the job."""
+        return self.dp_replicate * self.dp_shard * self.tp * self.cp * self.pp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """One training step. ``micro_batch`` is sequences a rank and micro-step."""
+
+    seq_len: int
+    micro_batch: int
+    grad_accum: int = 1
+    precision: Precision
+    optimizer: str = "adamw"
+    optimizer_implementation: str = "foreach"
+    clip_grad_norm: float | None = None
+    activation_checkpointing: str = "none"
+    attention: str = "flash"
+    loss: str = "eager"
+
+    @property
+    def tokens(self) -> int:
+        """Tokens a rank handles in one micro-step."""
+        return self.seq_len * self.micro_batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Parallelism and training of one job."""
+
+    parallelism: Parallelism
+    training: Training

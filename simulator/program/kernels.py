@@ -1,0 +1,95 @@
+"""What a GPU kernel computes and moves: facts about work, without a clock.
+
+Sizes are of one launch on one device. ``timing/`` turns them into seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulator.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gemm:
+    """C[m, n] = A[m, k] B[k, n]; ``batch`` independent products."""
+
+    name: str
+    m: int
+    n: int
+    k: int
+    dtype: DType
+    batch: int = 1
+
+    @property
+    def flops(self) -> int:
+        """2·m·n·k a product: one multiply and one add."""
+        return 2 * self.batch * self.m * self.n * self.k
+
+    @property
+    def bytes(self) -> int:
+        """Both operands read once, the result written once."""
+        return (
+            self.batch
+            * self.dtype.itemsize
+            * (self.m * self.k + self.k * self.n + self.m * self.n)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """One fused scaled-dot-product attention kernel (flash and its kin).
+
+    ``backward`` kernels do 2.5 times the forward's FLOPs: five products against two
+    (FlashAttention-2, arXiv:2307.08691, section 3.2).
+    """
+
+    name: str
+    kernel: str  # "flash" | "efficient" | ...: which implementation runs
+    batch: int
+    heads: int
+    kv_heads: int
+    seq_q: int
+    seq_k: int
+    head_dim: int
+    dtype: DType
+    causal: bool
+    backward: bool
+
+    @property
+    def flops(self) -> int:
+        """4·b·h·s_q·s_k·d forward, half of it where a causal mask skips, times 2.5 backward."""
+        full = 4 * self.batch * self.heads * self.seq_q * self.seq_k * self.head_dim
+        forward = full // 2 if self.causal else full
+        return forward * 5 // 2 if self.backward else forward
+
+    @property
+    def bytes(self) -> int:
+        """q, k, v and the output once each; twice that in backward (their gradients)."""
+        q = self.batch * self.heads * self.seq_q * self.head_dim
+        kv = self.batch * self.kv_heads * self.seq_k * self.head_dim
+        once = self.dtype.itemsize * (2 * q + 2 * kv)
+        return 2 * once if self.backward else once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elementwise:
+    """A kernel bound by memory: what it reads and writes says how long it takes.
+
+    ``kind`` names the efficiency class of ``timing/``: ``copy`` (also residual adds and casts),
+    ``norm``, ``norm_backward``, ``activation``, ``rope``, ``softmax``, ``gather``, ``optimizer``.
+    """
+
+    name: str
+    kind: str
+    read: int
+    written: int
+    flops: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes read and written."""
+        return self.read + self.written
+
+
+Kernel = Gemm | Attention | Elementwise

@@ -1,0 +1,30 @@
+"""The header of a trace: every fact a view or a Result needs beside the columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """Facts of one run. Tokens and FLOPs are per rank and step; peaks are per GPU and second.
+
+    ``model_flops``: 6 per matmul parameter and token + 12·L·h·s a token of attention, as
+    torchtitan counts; ``hardware_flops``: what the kernels do, recompute included.
+    """
+
+    scenario: str
+    version: str
+    seed: int
+    steps: int
+    world_size: int
+    device_names: tuple[str, ...]
+    gpu: str
+    device_bytes: int
+    reserved_by_others: int
+    parameters: int
+    tokens: int
+    model_flops: int
+    hardware_flops: int
+    peak_flops: float
+    warnings: tuple[str, ...] = ()
