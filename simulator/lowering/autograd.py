@@ -1,0 +1,224 @@
+"""Pass 2: a graph becomes forward and backward code, with PyTorch's lifetimes.
+
+Forward: an output is allocated when its op runs and freed when Python and autograd have both let
+go. Backward: nodes run from the last op to the first (the engine's ready queue is ordered by
+sequence number, torch/csrc/autograd/engine.cpp); a node allocates its gradients, drops the
+incoming one and what it had kept, and then hands its gradients on. Two gradients that meet are
+summed out of place.
+
+Checkpointing acts here only (torch/utils/checkpoint.py, non-reentrant): forward keeps the input
+and what a selective policy caches; the first node that unpacks a kept tensor recomputes, which
+stops early before the last op that packs anything; cached results that were never popped and the
+input stay until the last node has unpacked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulator.lowering.recompute import Recompute
+from simulator.lowering.writer import BlockWriter
+from simulator.model.graph import Graph, Op
+from simulator.program.instructions import Category, Stream, Tensor
+from simulator.program.kernels import Elementwise
+
+
+@dataclass(slots=True)
+class Gradient:
+    """A gradient storage in flight and how many hold it."""
+
+    slot: int
+    holders: int = 1
+
+
+def write_forward(
+    w: BlockWriter, graph: Graph, recompute: Recompute, slots: dict[int, int], first: int, end: int
+) -> None:
+    """Write ops ``first .. end`` of ``graph``.
+
+    ``slots`` maps values to slots: on entry the input and whatever must be shared; what the ops
+    allocate is added and what they drop is removed.
+    """
+    _run(
+        w,
+        graph,
+        slots,
+        kept=recompute.kept,
+        category=Category.ACTIVATIONS,
+        ops=range(first, end),
+        cached=frozenset(),
+    )
+
+
+def write_backward(
+    w: BlockWriter, graph: Graph, recompute: Recompute, slots: dict[int, int], incoming: Gradient
+) -> tuple[dict[str, int], int | None]:
+    """Write the whole backward of ``graph``.
+
+    ``slots`` holds what forward kept, the input included if it was kept. Returns the slots of the
+    weights' gradients by weight name, and that of the input's gradient (None: no input).
+    """
+    return _Backward(w, graph, recompute, slots).write(incoming)
+
+
+def _run(
+    w: BlockWriter,
+    graph: Graph,
+    slots: dict[int, int],
+    *,
+    kept: frozenset[int],
+    category: Category,
+    ops: range,
+    cached: frozenset[int],
+) -> None:
+    """Run ``ops`` in host order; results of ``cached`` ops are popped, not computed."""
+    for index in ops:
+        op = graph.ops[index]
+        if index not in cached:
+            for number in op.outputs:
+                value = graph.values[number]
+                slots[number] = w.alloc(
+                    Tensor(
+                        name=value.name,
+                        shape=value.shape,
+                        dtype=value.dtype,
+                        category=category,
+                        module=value.module,
+                    ),
+                    slot=slots.get(number),
+                )
+            w.launch(op.kernel, op.module)
+        _release(w, op, slots, kept)
+
+
+def _release(w: BlockWriter, op: Op, slots: dict[int, int], kept: frozenset[int]) -> None:
+    """What Python drops after ``op`` goes, unless autograd keeps it."""
+    for value in op.releases:
+        if value not in kept and value in slots:
+            w.free(slots.pop(value))
+
+
+class _Backward:
+    """The state of one backward pass: gradients in flight, and who still keeps what."""
+
+    def __init__(
+        self, w: BlockWriter, graph: Graph, recompute: Recompute, slots: dict[int, int]
+    ) -> None:
+        self.w, self.graph, self.recompute, self.slots = w, graph, recompute, slots
+        self.keepers: dict[int, int] = {}
+        for op in graph.ops:
+            for value in op.saves:
+                self.keepers[value] = self.keepers.get(value, 0) + 1
+        self.packed = sum(self.keepers.values())
+        self.pending: dict[int, Gradient] = {}
+        self.weights: dict[str, int] = {}
+        self.recomputed = not recompute.active
+
+    def write(self, incoming: Gradient) -> tuple[dict[str, int], int | None]:
+        self.pending[self.graph.output] = incoming
+        for op in reversed(self.graph.ops):
+            gradient = self.pending.pop(op.outputs[0], None)
+            if gradient is not None:
+                self._node(op, gradient)
+        source = self.graph.input
+        return self.weights, None if source is None else self.pending[source].slot
+
+    def _node(self, op: Op, incoming: Gradient) -> None:
+        if op.saves and not self.recomputed:
+            self._recompute()
+        results: list[tuple[int, Gradient]] = []
+        for value in op.passes:
+            incoming.holders += 1
+            results.append((value, incoming))
+        results += self._launch(op)
+        self._drop(incoming)
+        self._unpack(op)
+        for value, gradient in results:
+            self._deliver(value, gradient)
+
+    def _launch(self, op: Op) -> list[tuple[int, Gradient]]:
+        """Allocate and compute the op's gradients; weights' stay, values' are returned."""
+        slots = [0] * len(op.gradients)
+        results = []
+        for step in op.backward:
+            for number in step.outputs:
+                made = op.gradients[number]
+                category = Category.TEMPORARIES
+                if made.weight is not None:
+                    category = Category.UNSHARDED_GRADIENTS
+                slots[number] = self.w.alloc(
+                    Tensor(
+                        name=made.name,
+                        shape=made.shape,
+                        dtype=made.dtype,
+                        category=category,
+                        module=op.module,
+                    )
+                )
+                if made.weight is not None:
+                    self.weights[made.weight] = slots[number]
+                elif made.value is not None:
+                    results.append((made.value, Gradient(slots[number])))
+            self.w.launch(step.kernel, op.module)
+            self.w.free_all(slots[number] for number in step.frees)
+        return results
+
+    def _drop(self, gradient: Gradient) -> None:
+        gradient.holders -= 1
+        if not gradient.holders:
+            self.w.free(gradient.slot)
+
+    def _unpack(self, op: Op) -> None:
+        """The node releases what it kept; after the last node the checkpoint lets go too."""
+        held = self.graph.input if self.recompute.active else None
+        for value in op.saves:
+            self.keepers[value] -= 1
+            if not self.keepers[value] and value != held:
+                self.w.free(self.slots.pop(value))
+        self.packed -= len(op.saves)
+        if op.saves and not self.packed and self.recompute.active:
+            self.w.free_all(self.slots.values())
+            self.slots.clear()
+
+    def _deliver(self, value: int, gradient: Gradient) -> None:
+        """Add to the gradient that already waits for this value, out of place."""
+        other = self.pending.get(value)
+        if other is None:
+            self.pending[value] = gradient
+            return
+        target = self.graph.values[value]
+        tensor = Tensor(
+            name=f"{target.name}.grad_sum",
+            shape=target.shape,
+            dtype=target.dtype,
+            category=Category.TEMPORARIES,
+            module=target.module,
+        )
+        total = Gradient(self.w.alloc(tensor))
+        size = tensor.requested
+        kernel = Elementwise(name=tensor.name, kind="copy", read=2 * size, written=size)
+        self.w.launch(kernel, target.module, Stream.COMPUTE)
+        self._drop(other)
+        self._drop(gradient)
+        self.pending[value] = total
+
+    def _recompute(self) -> None:
+        """Run forward again up to the last op that keeps anything, popping what was cached."""
+        self.recomputed = True
+        kept = self.graph.saved_values()
+        stop = self.recompute.stop
+        _run(
+            self.w,
+            self.graph,
+            self.slots,
+            kept=kept,
+            category=Category.RECOMPUTED,
+            ops=range(stop),
+            cached=self.recompute.cached,
+        )
+        never_popped = {
+            value for index in self.recompute.cached if index >= stop
+            for value in self.graph.ops[index].outputs
+        }
+        for op in self.graph.ops[stop:]:  # the early stop unwinds every Python frame
+            _release(self.w, op, self.slots, kept | never_popped)

@@ -1,0 +1,122 @@
+"""Llama 2 and 3 (arXiv:2307.09288, arXiv:2407.21783) with torchtitan's modules.
+
+What each module keeps for backward, in bytes over tokens·hidden with f = ffn / hidden:
+16 (x, norm, q, k, v, o, x1, norm) + 8 f (w1, w3, silu, product) + log-sum-exp and two rstd.
+"""
+
+from __future__ import annotations
+
+from simulator.dtypes import DType
+from simulator.model.builder import GraphBuilder
+from simulator.model.config import ModelConfig
+from simulator.model.decoder import Buffer, Decoder, Shape
+from simulator.model.graph import Graph
+from simulator.model.ops.attention import expand_heads, flash_attention
+from simulator.model.ops.elementwise import add, mul, silu
+from simulator.model.ops.embedding import embedding
+from simulator.model.ops.linear import linear
+from simulator.model.ops.loss import eager_cross_entropy
+from simulator.model.ops.norm import rms_norm
+from simulator.model.ops.rope import rotate
+
+
+def llama(config: ModelConfig, shape: Shape) -> Decoder:
+    """The graphs of one Llama for one micro-batch."""
+    return Decoder(
+        embedding=_embedding(config, shape),
+        block=_block(config, shape),
+        head=_head(config, shape),
+        loss=_loss(config, shape),
+        layers=config.layers,
+        buffers=(
+            Buffer(
+                name="freqs_cis",
+                shape=(shape.seq, config.head_dim // 2),
+                dtype=DType.COMPLEX64,
+            ),
+        ),
+        embedding_fqn="tok_embeddings",
+        block_fqn="layers.*",
+        head_fqn="norm, output",
+    )
+
+
+def _embedding(config: ModelConfig, shape: Shape) -> Graph:
+    b = GraphBuilder("embed", shape.dtype)
+    out = embedding(b, shape.batch, shape.seq, config.vocab, config.hidden, "tok_embeddings")
+    return b.build(input=None, output=out)
+
+
+def _block(config: ModelConfig, shape: Shape) -> Graph:
+    b = GraphBuilder("layers.*", shape.dtype)
+    fused = config.rms_norm == "fused"
+    _register_in_order(b, config)
+    b.module = "layers.*.attention"
+    x = b.value("x", (shape.batch, shape.seq, config.hidden))
+    mixed = _attention(b, rms_norm(b, x, "attention_norm", fused=fused), config)
+    x1 = add(b, x, mixed, "attention.residual")
+    with b.frame(x1):
+        b.module = "layers.*.mlp"
+        mapped = _feed_forward(b, rms_norm(b, x1, "ffn_norm", fused=fused), config)
+        out = add(b, x1, mapped, "mlp.residual")
+    return b.build(input=x, output=out)
+
+
+def _register_in_order(b: GraphBuilder, config: ModelConfig) -> None:
+    """Parameters in the order torch registers them: attention, feed-forward, then both norms."""
+    hidden, ffn = config.hidden, config.ffn
+    queries, keys = config.heads * config.head_dim, config.kv_heads * config.head_dim
+    b.module = "layers.*.attention"
+    for name, shape in (
+        ("wq", (queries, hidden)),
+        ("wk", (keys, hidden)),
+        ("wv", (keys, hidden)),
+        ("wo", (hidden, queries)),
+    ):
+        b.weight(f"{name}.weight", shape)
+    b.module = "layers.*.mlp"
+    for name, shape in (("w1", (ffn, hidden)), ("w2", (hidden, ffn)), ("w3", (ffn, hidden))):
+        b.weight(f"{name}.weight", shape)
+    b.module = "layers.*.attention"
+    b.weight("attention_norm.weight", (hidden,))
+    b.module = "layers.*.mlp"
+    b.weight("ffn_norm.weight", (hidden,))
+
+
+def _attention(b: GraphBuilder, x: int, config: ModelConfig) -> int:
+    batch, seq, _ = b.of(x).shape
+    width = config.head_dim
+    with b.frame(x) as frame:
+        q = linear(b, x, "wq", config.heads * width, view=(batch, seq, config.heads, width))
+        k = linear(b, x, "wk", config.kv_heads * width, view=(batch, seq, config.kv_heads, width))
+        v = linear(b, x, "wv", config.kv_heads * width, view=(batch, seq, config.kv_heads, width))
+        q, k = rotate(b, q, k)
+        if config.kv_expand and config.heads > config.kv_heads:
+            k, v = expand_heads(b, k, config.heads, "k"), expand_heads(b, v, config.heads, "v")
+        out = flash_attention(b, q, k, v, "attention")
+        frame.bind(q, k, v, out)
+        return linear(b, out, "wo", config.hidden)
+
+
+def _feed_forward(b: GraphBuilder, x: int, config: ModelConfig) -> int:
+    with b.frame(x):
+        gate = silu(b, linear(b, x, "w1", config.ffn), "silu")
+        product = mul(b, gate, linear(b, x, "w3", config.ffn), "gated")
+        return linear(b, product, "w2", config.hidden)
+
+
+def _head(config: ModelConfig, shape: Shape) -> Graph:
+    b = GraphBuilder("head", shape.dtype)
+    b.module = "norm"
+    x = b.value("x", (shape.batch, shape.seq, config.hidden))
+    normed = rms_norm(b, x, "norm", fused=config.rms_norm == "fused")
+    b.module = "head"
+    logits = linear(b, normed, "output", config.vocab)
+    return b.build(input=x, output=logits)
+
+
+def _loss(config: ModelConfig, shape: Shape) -> Graph:
+    b = GraphBuilder("loss", shape.dtype)
+    logits = b.value("logits", (shape.batch, shape.seq, config.vocab))
+    loss = eager_cross_entropy(b, logits)
+    return b.build(input=logits, output=loss)

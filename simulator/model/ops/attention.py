@@ -1,0 +1,81 @@
+"""Scaled-dot-product attention by the flash kernel, and the copy of k and v to all heads."""
+
+from __future__ import annotations
+
+from simulator.dtypes import DType
+from simulator.model.builder import GraphBuilder
+from simulator.model.graph import BackwardStep, GradTensor
+from simulator.program.kernels import Attention, Elementwise
+
+
+def expand_heads(b: GraphBuilder, x: int, heads: int, name: str) -> int:
+    """Copy [b, s, kv_heads, d] to all heads: keeps nothing; backward sums over the copies."""
+    batch, seq, kv_heads, head_dim = shape = b.of(x).shape
+    out = b.value(f"{name}.expanded", (batch, seq, heads, head_dim))
+    small, large = b.bytes(x), b.bytes(out)
+    b.op(
+        f"{name}.expand",
+        "clone",
+        (x,),
+        (out,),
+        Elementwise(name=f"{name}.expand", kind="copy", read=large, written=large),
+        gradients=(
+            GradTensor(name=f"{name}.expand.grad", shape=shape, dtype=b.of(x).dtype, value=x),
+        ),
+        backward=(
+            BackwardStep(
+                kernel=Elementwise(
+                    name=f"{name}.expand.backward", kind="copy", read=large, written=small
+                ),
+                outputs=(0,),
+            ),
+        ),
+    )
+    return out
+
+
+def flash_attention(b: GraphBuilder, q: int, k: int, v: int, name: str) -> int:
+    """aten::_scaled_dot_product_flash_attention, causal, no mask.
+
+    Keeps q, k, v, the output, the fp32 log-sum-exp [b, heads, s] and the dropout seed and offset.
+    q[b, s, heads, d]; k and v may have fewer heads (native grouped-query attention). What lives
+    only inside the kernel's launcher (dq accumulator) is not an autograd tensor and not counted.
+    """
+    batch, seq, heads, head_dim = shape = b.of(q).shape
+    kv_shape = b.of(k).shape
+    dtype = b.of(q).dtype
+    out = b.value(f"{name}.out", shape, dtype)
+    lse = b.value(f"{name}.logsumexp", (batch, heads, seq), DType.FP32)
+    seed = b.value(f"{name}.seed", (2,), DType.UINT64)
+    offset = b.value(f"{name}.offset", (1,), DType.UINT64)
+
+    def kernel(*, backward: bool) -> Attention:
+        return Attention(
+            name=f"{name}.backward" if backward else name,
+            kernel="flash",
+            batch=batch,
+            heads=heads,
+            kv_heads=kv_shape[2],
+            seq_q=seq,
+            seq_k=seq,
+            head_dim=head_dim,
+            dtype=dtype,
+            causal=True,
+            backward=backward,
+        )
+
+    b.op(
+        name,
+        "flash_attention",
+        (q, k, v),
+        (out, lse, seed, offset),
+        kernel(backward=False),
+        saves=(q, k, v, out, lse, seed, offset),
+        gradients=(
+            GradTensor(name=f"{name}.grad_q", shape=shape, dtype=dtype, value=q),
+            GradTensor(name=f"{name}.grad_k", shape=kv_shape, dtype=dtype, value=k),
+            GradTensor(name=f"{name}.grad_v", shape=kv_shape, dtype=dtype, value=v),
+        ),
+        backward=(BackwardStep(kernel=kernel(backward=True), outputs=(0, 1, 2)),),
+    )
+    return out

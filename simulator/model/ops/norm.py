@@ -1,0 +1,223 @@
+"""RMSNorm (arXiv:1910.07467), fused and composite."""
+
+from __future__ import annotations
+
+from math import prod
+
+from simulator.dtypes import DType
+from simulator.model.builder import GraphBuilder
+from simulator.model.graph import BackwardStep, GradTensor, Weight
+from simulator.model.ops.elementwise import cast
+from simulator.program.kernels import Elementwise
+
+
+def rms_norm(b: GraphBuilder, x: int, name: str, *, fused: bool) -> int:
+    """x · rsqrt(mean(x²) + eps) · weight over the last dim."""
+    weight = b.weight(f"{name}.weight", (b.of(x).shape[-1],))
+    return _fused(b, x, name, weight) if fused else _composite(b, x, name, weight)
+
+
+def _fused(b: GraphBuilder, x: int, name: str, weight: Weight) -> int:
+    """aten::_fused_rms_norm (torch >= 2.9 on CUDA): keeps x and one fp32 rstd a row."""
+    shape, dtype = b.of(x).shape, b.of(x).dtype
+    out = b.value(f"{name}.out", shape, dtype)
+    rstd = b.value(f"{name}.rstd", (*shape[:-1], 1), DType.FP32)
+    size = b.bytes(x)
+    b.op(
+        name,
+        "rms_norm",
+        (x,),
+        (out, rstd),
+        Elementwise(name=name, kind="norm", read=size, written=size + b.bytes(rstd)),
+        saves=(x, rstd),
+        gradients=(
+            GradTensor(name=f"{name}.grad_input", shape=shape, dtype=dtype, value=x),
+            GradTensor(
+                name=f"{name}.weight.grad", shape=weight.shape, dtype=dtype, weight=weight.name
+            ),
+        ),
+        backward=(
+            BackwardStep(
+                kernel=Elementwise(
+                    name=f"{name}.backward", kind="norm_backward", read=2 * size, written=size
+                ),
+                outputs=(0, 1),
+            ),
+        ),
+    )
+    return out
+
+
+def _composite(b: GraphBuilder, x: int, name: str, weight: Weight) -> int:
+    """The hand-written norm of torch <= 2.8: fp32 copy, pow, mean, add, rsqrt, two products, cast.
+
+    Keeps the fp32 copy, rsqrt's result and the normalised fp32 rows.
+    """
+    copy = cast(b, x, DType.FP32, f"{name}.float")
+    scale = _inverse_rms(b, copy, name)
+    normed = _scale_rows(b, copy, scale, name)
+    weighted = _scale_columns(b, normed, weight, name)
+    with b.frame(copy, scale):
+        out = cast(b, weighted, b.dtype, f"{name}.out")
+    return out
+
+
+def _rows(b: GraphBuilder, x: int) -> tuple[int, ...]:
+    return (*b.of(x).shape[:-1], 1)
+
+
+def _inverse_rms(b: GraphBuilder, x: int, name: str) -> int:
+    """rsqrt(mean(x²) + eps), one fp32 a row."""
+    shape, rows, fp32 = b.of(x).shape, _rows(b, x), DType.FP32
+    size, row_size = b.bytes(x), prod(_rows(b, x)) * 4
+    square = b.value(f"{name}.square", shape, fp32)
+    pass_over = Elementwise(name=f"{name}.pow", kind="norm", read=size, written=size)
+    temps = ("div", "pow", "scaled", "grad_input")
+    b.op(
+        f"{name}.pow",
+        "pow",
+        (x,),
+        (square,),
+        pass_over,
+        saves=(x,),
+        # PowBackward0: grad · (exponent · x.pow(exponent - 1))
+        gradients=tuple(
+            GradTensor(
+                name=f"{name}.{temp}",
+                shape=shape,
+                dtype=fp32,
+                value=x if temp == "grad_input" else None,
+            )
+            for temp in temps[1:]
+        ),
+        backward=(
+            BackwardStep(kernel=pass_over, outputs=(0,)),
+            BackwardStep(kernel=pass_over, outputs=(1,)),
+            BackwardStep(
+                kernel=Elementwise(
+                    name=f"{name}.pow.backward", kind="norm", read=2 * size, written=size
+                ),
+                outputs=(2,),
+                frees=(1, 0),
+            ),
+        ),
+    )
+    mean = b.value(f"{name}.mean", rows, fp32)
+    b.op(
+        f"{name}.mean",
+        "mean",
+        (square,),
+        (mean,),
+        Elementwise(name=f"{name}.mean", kind="norm", read=size, written=row_size),
+        gradients=(GradTensor(name=f"{name}.div", shape=shape, dtype=fp32, value=square),),
+        backward=(
+            BackwardStep(
+                kernel=Elementwise(
+                    name=f"{name}.mean.backward", kind="norm", read=row_size, written=size
+                ),
+                outputs=(0,),
+            ),
+        ),
+    )
+    small = Elementwise(name=f"{name}.rsqrt", kind="copy", read=row_size, written=row_size)
+    shifted = b.value(f"{name}.eps", rows, fp32)
+    b.op(f"{name}.add_eps", "add", (mean,), (shifted,), small, passes=(mean,))
+    scale = b.value(f"{name}.rsqrt", rows, fp32)
+    b.op(
+        f"{name}.rsqrt",
+        "rsqrt",
+        (shifted,),
+        (scale,),
+        small,
+        saves=(scale,),
+        # RsqrtBackward0: -0.5 · grad · result³
+        gradients=tuple(
+            GradTensor(
+                name=f"{name}.rsqrt.{temp}",
+                shape=rows,
+                dtype=fp32,
+                value=shifted if temp == "grad" else None,
+            )
+            for temp in ("cube", "half", "grad")
+        ),
+        backward=(
+            BackwardStep(kernel=small, outputs=(0,)),
+            BackwardStep(kernel=small, outputs=(1,)),
+            BackwardStep(kernel=small, outputs=(2,), frees=(1, 0)),
+        ),
+    )
+    return scale
+
+
+def _scale_rows(b: GraphBuilder, x: int, scale: int, name: str) -> int:
+    """x · scale, one factor a row: keeps both; scale's gradient is summed over the row."""
+    shape, fp32 = b.of(x).shape, DType.FP32
+    out = b.value(f"{name}.normed", shape, fp32)
+    size = b.bytes(x)
+    product = Elementwise(name=f"{name}.scale", kind="norm", read=size, written=size)
+    twice = Elementwise(name=f"{name}.scale.backward", kind="norm", read=2 * size, written=size)
+    b.op(
+        f"{name}.scale",
+        "mul",
+        (x, scale),
+        (out,),
+        product,
+        saves=(x, scale),
+        gradients=(
+            GradTensor(name=f"{name}.scale.product", shape=shape, dtype=fp32),
+            GradTensor(name=f"{name}.scale.grad_input", shape=shape, dtype=fp32, value=x),
+            GradTensor(
+                name=f"{name}.scale.grad_rows", shape=_rows(b, x), dtype=fp32, value=scale
+            ),
+        ),
+        backward=(
+            BackwardStep(kernel=twice, outputs=(0,)),
+            BackwardStep(kernel=product, outputs=(1,)),
+            BackwardStep(
+                kernel=Elementwise(name=f"{name}.scale.sum", kind="norm", read=size, written=0),
+                outputs=(2,),
+                frees=(0,),
+            ),
+        ),
+    )
+    return out
+
+
+def _scale_columns(b: GraphBuilder, x: int, weight: Weight, name: str) -> int:
+    """x · weight: keeps x; the weight's gradient is summed over rows and cast to its dtype."""
+    shape, fp32 = b.of(x).shape, DType.FP32
+    out = b.value(f"{name}.weighted", shape, fp32)
+    size = b.bytes(x)
+    product = Elementwise(name=f"{name}.weight", kind="norm", read=size, written=size)
+    twice = Elementwise(name=f"{name}.weight.backward", kind="norm", read=2 * size, written=size)
+    b.op(
+        f"{name}.weight",
+        "mul",
+        (x,),
+        (out,),
+        product,
+        saves=(x,),
+        gradients=(
+            GradTensor(name=f"{name}.weight.product", shape=shape, dtype=fp32),
+            GradTensor(name=f"{name}.weight.grad_input", shape=shape, dtype=fp32, value=x),
+            GradTensor(name=f"{name}.weight.sum", shape=weight.shape, dtype=fp32),
+            GradTensor(
+                name=f"{name}.weight.grad", shape=weight.shape, dtype=b.dtype, weight=weight.name
+            ),
+        ),
+        backward=(
+            BackwardStep(kernel=twice, outputs=(0,)),
+            BackwardStep(kernel=product, outputs=(1,)),
+            BackwardStep(
+                kernel=Elementwise(name=f"{name}.weight.sum", kind="norm", read=size, written=0),
+                outputs=(2,),
+                frees=(0,),
+            ),
+            BackwardStep(
+                kernel=Elementwise(name=f"{name}.weight.cast", kind="copy", read=0, written=0),
+                outputs=(3,),
+                frees=(2,),
+            ),
+        ),
+    )
+    return out

@@ -1,0 +1,56 @@
+"""Rotary position embedding (arXiv:2104.09864) as Llama writes it: a product of complex numbers."""
+
+from __future__ import annotations
+
+from math import prod
+
+from simulator.dtypes import DType
+from simulator.model.builder import GraphBuilder
+from simulator.model.graph import BackwardStep, GradTensor
+from simulator.model.ops.elementwise import cast
+from simulator.program.kernels import Elementwise
+
+
+def rotate(b: GraphBuilder, q: int, k: int) -> tuple[int, int]:
+    """Rotate q[b, s, heads, d] and k[b, s, kv_heads, d] in fp32 and cast back.
+
+    Both fp32 copies are made first; the frequencies are a buffer, not a saved activation.
+    """
+    dtype = b.of(q).dtype
+    with b.frame(q, k) as frame:
+        wide = [cast(b, x, DType.FP32, f"{n}.float") for x, n in ((q, "q"), (k, "k"))]
+        frame.bind(*wide)
+        q_rotated = cast(b, _multiply(b, wide[0], "q"), dtype, "q.rotated")
+        k_rotated = cast(b, _multiply(b, wide[1], "k"), dtype, "k.rotated")
+    return q_rotated, k_rotated
+
+
+def _multiply(b: GraphBuilder, x: int, name: str) -> int:
+    """Complex product with the frequencies [s, d/2]; backward needs their conjugate, a copy."""
+    shape = b.of(x).shape
+    out = b.value(f"{name}.product", shape, DType.FP32)
+    size = prod(shape) * 4
+    frequencies = (shape[1], shape[3] // 2)
+    table = prod(frequencies) * 8
+    kernel = Elementwise(name=f"{name}.rotate", kind="rope", read=size + table, written=size)
+    b.op(
+        f"{name}.rotate",
+        "rope",
+        (x,),
+        (out,),
+        kernel,
+        gradients=(
+            GradTensor(name=f"{name}.conjugate", shape=frequencies, dtype=DType.COMPLEX64),
+            GradTensor(name=f"{name}.rotate.grad", shape=shape, dtype=DType.FP32, value=x),
+        ),
+        backward=(
+            BackwardStep(
+                kernel=Elementwise(
+                    name=f"{name}.conjugate", kind="copy", read=table, written=table
+                ),
+                outputs=(0,),
+            ),
+            BackwardStep(kernel=kernel, outputs=(1,), frees=(0,)),
+        ),
+    )
+    return out
