@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from simulator.lowering.recompute import Recompute, plan_recompute
 from simulator.model.decoder import Decoder
 from simulator.model.graph import Graph
+from simulator.program.kernels import Attention
 
 LOSS = "loss"
 
@@ -23,6 +24,19 @@ class Kind:
     graph: Graph
     recompute: Recompute
     last: bool = False
+
+    @property
+    def recomputed_flops(self) -> int:
+        """FLOPs of matrix products and attention that backward computes again.
+
+        Attention is counted in full, as MFU counts it (``model/count.py``).
+        """
+        total = 0
+        for index, op in enumerate(self.graph.ops[: self.recompute.stop]):
+            if index not in self.recompute.cached:
+                halved = isinstance(op.kernel, Attention) and op.kernel.causal
+                total += op.kernel.flops * (2 if halved else 1)
+        return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

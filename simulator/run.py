@@ -1,0 +1,153 @@
+"""The one function that wires a run: scenario -> program -> deployment -> timeline, memory -> trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simulator.errors import UserError
+from simulator.lowering.lower import decoder_of, lower
+from simulator.lowering.units import units_of
+from simulator.memory.ledger import replay
+from simulator.model.count import flops_per_token
+from simulator.plan.mesh import mesh_of
+from simulator.trace.header import Header
+from simulator.trace.result import Result, summarise
+from simulator.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from simulator.hardware.cluster import Cluster
+    from simulator.hardware.gpu import Gpu
+    from simulator.model.decoder import Decoder
+    from simulator.program.program import Block, Program
+    from simulator.scenario import Scenario
+    from simulator.trace.timeline import Timeline
+
+VERSION = "0.1.0"
+SEED = 0
+
+
+def simulate(
+    scenario: str | Path | Mapping[str, Any],
+    *,
+    steps: int = 2,
+    memory_only: bool = False,
+    fold: bool = True,
+    set: Mapping[str, Any] | None = None,  # noqa: A002  (the scenario's own word)
+) -> Result:
+    """Simulate one scenario and return what it says.
+
+    Args:
+        scenario: a file, the name of a packaged scenario, or a mapping with the same keys.
+        steps: training steps to play, at least 2; the last one is reported.
+        memory_only: replay memory and play no engine (no times).
+        fold: play ranks that must behave alike once.
+        set: dotted keys to change, e.g. ``{"training.micro_batch": 4}``.
+
+    Raises:
+        UserError: the scenario is wrong, or asks for what this version does not do.
+    """
+    from simulator.scenario import load, with_changes
+
+    loaded = load(scenario)
+    if set:
+        loaded = with_changes(loaded, set)
+    return summarise(run(loaded, steps=steps, memory_only=memory_only, fold=fold))
+
+
+def run(
+    scenario: Scenario, *, steps: int = 2, memory_only: bool = False, fold: bool = True
+) -> Trace:
+    """Everything that happens in ``steps`` training steps of ``scenario``."""
+    if steps < 2:
+        raise UserError("steps: at least 2, because the first step differs from those after it")
+    decoder = decoder_of(scenario.model, scenario.plan)
+    program = lower(decoder, scenario.plan, steps)
+    cluster = cluster_of(scenario)
+    if memory_only:
+        world = scenario.plan.parallelism.world_size
+        classes = (0,) * world
+        memory, timeline = replay(program), None
+    else:
+        timeline = _play(scenario, program, cluster, fold=fold)
+        classes = timeline.class_of_rank
+        price = _pricing(cluster.devices[0].gpu)
+        memory = replay(program, [price(block) for block in program.blocks])
+    return Trace(
+        header=_header(scenario, decoder, cluster, steps),
+        class_of_rank=classes,
+        memory=(memory,) * (max(classes) + 1),
+        timeline=timeline,
+    )
+
+
+def cluster_of(scenario: Scenario) -> Cluster:
+    """The topology graph that the scenario books."""
+    from simulator.hardware.catalogue import gpu
+    from simulator.hardware.topologies import build, find_topology
+
+    spec = scenario.cluster
+    named = None if spec.gpu is None else gpu(spec.gpu, scenario.directory)
+    topology = find_topology(spec.topology, scenario.directory)
+    return build(topology, spec.nodes, spec.gpus_per_node, named)
+
+
+def _pricing(gpu: Gpu) -> Callable[[Block], tuple[int, ...]]:
+    """Launch durations of a block, computed once a block."""
+    from simulator.timing.prices import launch_ns
+
+    known: dict[int, tuple[int, ...]] = {}
+
+    def price(block: Block) -> tuple[int, ...]:
+        if id(block) not in known:
+            known[id(block)] = launch_ns(block, gpu)
+        return known[id(block)]
+
+    return price
+
+
+def _play(scenario: Scenario, program: Program, cluster: Cluster, *, fold: bool) -> Timeline:
+    from simulator.deploy.deploy import deploy
+    from simulator.engine.play import play
+    from simulator.engine.prices import Prices
+
+    mesh = mesh_of(scenario.plan.parallelism)
+    deployment = deploy(program, cluster, mesh, fold)
+    # all-gather and reduce-scatter share one communicator, and NCCL runs the collectives of a
+    # communicator one after the other in launch order
+    return play(deployment, Prices(serial_groups=True))
+
+
+def _header(scenario: Scenario, decoder: Decoder, cluster: Cluster, steps: int) -> Header:
+    training = scenario.plan.training
+    device = cluster.devices[0].gpu
+    tokens = training.tokens * training.grad_accum
+    model_flops = tokens * flops_per_token(scenario.model, decoder.parameters, training.seq_len)
+    units = units_of(decoder, training.activation_checkpointing, last_apart=False)
+    recomputed = sum(unit.kind.recomputed_flops for unit in units) * training.grad_accum
+    world = scenario.plan.parallelism.world_size
+    return Header(
+        scenario=scenario.name,
+        version=VERSION,
+        seed=SEED,
+        steps=steps,
+        world_size=world,
+        device_names=tuple(device.name for device in cluster.devices[:world]),
+        gpu=device.name,
+        device_bytes=device.usable_bytes,
+        reserved_by_others=scenario.cluster.reserved_bytes,
+        parameters=decoder.parameters,
+        tokens=tokens,
+        model_flops=model_flops,
+        hardware_flops=model_flops + recomputed,
+        peak_flops=device.peak_flops[training.precision.compute],
+        warnings=_warnings(device),
+    )
+
+
+def _warnings(gpu: Gpu) -> tuple[str, ...]:
+    from simulator.timing.kernels import curve_note
+
+    note = curve_note(gpu)
+    return () if note is None else (f"{gpu.name}: {note}",)

@@ -1,0 +1,136 @@
+"""Recorded runs of real PyTorch 2.13 and the (model, plan) that each of them is.
+
+``tests/data/fsdp2_runs.json.gz`` holds, for each run, its configuration, the live bytes at every
+FSDP hook boundary and the peak of every phase by category: torch's own FSDP2, autograd and
+optimizers on fake CUDA tensors, every storage rounded to 512 bytes, in host order.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from simulator.dtypes import SHORT_NAMES, DType
+from simulator.lowering.lower import decoder_of, lower
+from simulator.model.config import ModelConfig
+from simulator.model.presets import PRESETS
+from simulator.plan.plan import Fsdp, Parallelism, Plan, Precision, Training
+from simulator.program.program import Program
+
+DATA = Path(__file__).parent / "data"
+
+MODELS = {
+    "titan:llama2_7b": PRESETS["llama-2-7b"],
+    "titan:llama2_13b": PRESETS["llama-2-13b"],
+    "titan:llama2_70b": PRESETS["llama-2-70b"],
+    "titan:llama3_8b": PRESETS["llama-3.1-8b"],
+    "titan:llama3_70b": PRESETS["llama-3.1-70b"],
+    "titan:llama3_405b": PRESETS["llama-3.1-405b"],
+    "titan:debug": ModelConfig(
+        name="debug",
+        family="llama",
+        layers=4,
+        hidden=256,
+        ffn=768,
+        heads=8,
+        kv_heads=4,
+        vocab=2048,
+        head_dim=32,
+    ),
+}
+
+CATEGORY = {
+    "activation": "activations",
+    "recompute_act": "recomputed",
+    "temp": "temporaries",
+    "sharded_param": "parameters",
+    "unsharded_param": "unsharded_parameters",
+    "all_gather_out": "all_gather",
+    "ag_cast_shard": "all_gather",
+    "sharded_grad": "gradients",
+    "unsharded_grad": "unsharded_gradients",
+    "rs_input": "reduce_scatter",
+    "rs_output": "reduce_scatter",
+    "optstate": "optimizer",
+    "opt_temp": "optimizer_temporaries",
+    "input": "inputs",
+    "buffer": "buffers",
+}
+"""The recorder's categories -> ours."""
+
+PHASE = {"init": "init", "fwd": "forward", "bwd": "backward", "clip": "optimizer", "opt": "optimizer"}
+
+
+@cache
+def runs() -> dict[str, Any]:
+    """All recorded runs by name."""
+    with gzip.open(DATA / "fsdp2_runs.json.gz", "rt") as file:
+        loaded: dict[str, Any] = json.load(file)
+    return loaded
+
+
+def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
+    """A recorder's configuration in our words."""
+    model = MODELS[config["model"]]
+    model = replace(
+        model,
+        rms_norm="fused" if config["fused_rms"] else "composite",
+        kv_expand=not config["gqa_native"],
+        layers=config["n_layers"] or model.layers,
+    )
+    dtype: dict[str | None, DType | None] = {**SHORT_NAMES, None: None}
+    stored = dtype[config["master"]]
+    assert stored is not None
+    compute = dtype[config["param_dtype"]] or stored
+    precision = Precision(
+        name="recorded",
+        parameters=stored,
+        compute=compute,
+        gradients=stored,
+        reduce=dtype[config["reduce_dtype"]] or compute,
+        master=None,
+        moments=stored,
+    )
+    plan = Plan(
+        parallelism=Parallelism(
+            dp_shard=config["ws"],
+            fsdp=Fsdp(
+                reshard_after_forward=config["reshard"],
+                reshard_last_block=config["wrap"] != "titan_oldlast",
+            ),
+        ),
+        training=Training(
+            seq_len=config["seq"],
+            micro_batch=config["mb"],
+            precision=precision,
+            optimizer_implementation=config["opt"].split("_")[1],
+            clip_grad_norm=1.0 if config["clip"] else None,
+            activation_checkpointing=config["ac"].replace("_", "-"),
+        ),
+    )
+    return model, plan
+
+
+def program_of(config: dict[str, Any], steps: int = 2) -> Program:
+    """The program that lowering makes of a recorder's configuration."""
+    model, plan = model_and_plan(config)
+    return lower(decoder_of(model, plan), plan, steps)
+
+
+def peaks_by_phase(run: dict[str, Any]) -> dict[tuple[int, str], dict[str, Any]]:
+    """The recorded peak of each (step, phase): total, breakdown in our categories, module."""
+    found: dict[tuple[int, str], dict[str, Any]] = {}
+    for name, peak in run["peaks"].items():
+        phase, _, step = name.partition(":")
+        key = (int(step or 0), PHASE[phase])
+        if key in found and found[key]["total"] >= peak["total"]:
+            continue
+        parts: dict[str, int] = {}
+        for category, size in peak["by"].items():
+            parts[CATEGORY[category]] = parts.get(CATEGORY[category], 0) + size
+        found[key] = {"total": peak["total"], "by": parts, "module": peak["mod"]}
+    return found
