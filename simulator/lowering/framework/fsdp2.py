@@ -71,7 +71,7 @@ class Fsdp2:
             w.wait(w.event("previous", "copied_out"), *GATHERING)
         self._copy_out(w, kind)
         if previous is not None:
-            w.free(w.shared("previous", "gathered"))
+            self._drop_gathered(w, "previous")
         w.mark(f"pre_fwd.end:{kind.fqn}")
 
     def between_modules(self, w: BlockWriter, kind: Kind) -> None:
@@ -89,7 +89,7 @@ class Fsdp2:
     def end_forward(self, w: BlockWriter) -> None:
         """The root's ``_post_forward`` flushes the last gathered buffer."""
         w.wait(w.event("own", "copied_out"), *GATHERING)
-        w.free(w.shared("own", "gathered"))
+        self._drop_gathered(w, "own")
 
     # -- backward
 
@@ -101,7 +101,7 @@ class Fsdp2:
                 self._unshard(w, kind, "own")
             self._copy_out(w, kind)
             w.wait(w.event("own", "copied_out"), *GATHERING)
-            w.free(w.shared("own", "gathered"))
+            self._drop_gathered(w, "own")
         if ahead is not None and self.reshards(ahead):
             self._unshard(w, ahead, "next")
         w.mark(f"pre_bwd.end:{kind.fqn}")
@@ -129,7 +129,12 @@ class Fsdp2:
     # -- pieces
 
     def _unshard(self, w: BlockWriter, kind: Kind, role: str) -> None:
-        """``foreach_all_gather``: cast, copy in, gather; the input is a slice of the output."""
+        """``foreach_all_gather``: cast, copy in, gather; the input is a slice of the output.
+
+        Alone in the world a unit has nothing to gather (``FSDPParamGroup.unshard``).
+        """
+        if self.world == 1:
+            return
         shards = self.shards(kind)
         numel = sum(shard.numel for shard in shards)
         module = kind.graph.ops[0].module
@@ -169,20 +174,47 @@ class Fsdp2:
 
     def _copy_out(self, w: BlockWriter, kind: Kind) -> None:
         """``foreach_all_gather_copy_out``: one storage a parameter, filled by one split copy."""
+        if self.world == 1:
+            self._copy_local(w, kind)
+            return
         w.wait(w.event("own", "all_gathered"), Stream.COMPUTE)
-        size = 0
-        for shard in self.shards(kind):
-            tensor = Tensor(
-                name=shard.weight.name,
-                shape=(shard.padded,),
-                dtype=self.compute,
-                category=Category.UNSHARDED_PARAMETERS,
-                module=shard.weight.module,
-            )
-            size += tensor.requested
-            w.alloc(tensor, slot=w.shared("own", f"unsharded.{shard.weight.name}"))
+        size = sum(self._alloc_unsharded(w, shard) for shard in self.shards(kind))
         w.launch(_copy("all_gather.copy_out", size, size), kind.graph.ops[0].module)
         w.record(w.event("own", "copied_out"), Stream.COMPUTE)
+
+    def _copy_local(self, w: BlockWriter, kind: Kind) -> None:
+        """World size 1: each parameter is cast and copied; a cast lives until the next one is made.
+
+        ``wait_for_unshard`` in torch 2.13.
+        """
+        before = None
+        for shard in self.shards(kind):
+            cast = None
+            local = shard.numel * self.compute.itemsize
+            if self.stored is not self.compute:
+                name, module = f"{shard.weight.name}.cast", shard.weight.module
+                tensor = _flat(name, shard.numel, self.compute, Category.ALL_GATHER, module)
+                cast = w.alloc(tensor)
+                w.launch(_copy("unshard.cast", shard.numel * self.stored.itemsize, local), module)
+                if before is not None:
+                    w.free(before)
+            self._alloc_unsharded(w, shard)
+            w.launch(_copy("unshard.copy", local, local), shard.weight.module)
+            before = cast
+        if before is not None:
+            w.free(before)
+        w.record(w.event("own", "copied_out"), Stream.COMPUTE)
+
+    def _alloc_unsharded(self, w: BlockWriter, shard: Shard) -> int:
+        """Allocate one gathered parameter; returns its bytes."""
+        name, module = shard.weight.name, shard.weight.module
+        tensor = _flat(name, shard.padded, self.compute, Category.UNSHARDED_PARAMETERS, module)
+        w.alloc(tensor, slot=w.shared("own", f"unsharded.{name}"))
+        return tensor.requested
+
+    def _drop_gathered(self, w: BlockWriter, role: str) -> None:
+        if self.world > 1:
+            w.free(w.shared(role, "gathered"))
 
     def _reshard(self, w: BlockWriter, kind: Kind) -> None:
         w.free_all(
@@ -220,21 +252,27 @@ class Fsdp2:
             Stream.REDUCE_SCATTER,
             slot=w.shared("own", "gradients") if aliased else None,
         )
+        self._reduce_scatter(w, kind, source.requested, module)
+        w.record(w.event("own", "reduced"), Stream.REDUCE_SCATTER)
+        if not aliased:
+            self._cast_gradients(w, numel, module, reduced)
+        w.record(w.event("own", "post_reduced"), Stream.REDUCE_SCATTER)
+        w.free(last)
+
+    def _reduce_scatter(self, w: BlockWriter, kind: Kind, size: int, module: str) -> None:
+        if self.world == 1:
+            w.launch(_copy("reduce.copy", size, size), module, Stream.REDUCE_SCATTER)
+            return
         w.collective(
             Collective(
                 kind="reduce_scatter",
-                bytes=source.requested,
+                bytes=size,
                 group="dp_shard",
                 stream=Stream.REDUCE_SCATTER,
                 name=f"reduce_scatter {kind.fqn}",
                 module=module,
             )
         )
-        w.record(w.event("own", "reduced"), Stream.REDUCE_SCATTER)
-        if not aliased:
-            self._cast_gradients(w, numel, module, reduced)
-        w.record(w.event("own", "post_reduced"), Stream.REDUCE_SCATTER)
-        w.free(last)
 
     def _cast_gradients(self, w: BlockWriter, numel: int, module: str, reduced: int) -> None:
         """``_to_dtype_if_needed``: a copy in the gradients' dtype; the reduced one goes."""

@@ -1,0 +1,116 @@
+"""What must hold for any model and plan, stated before any number is computed.
+
+* a program keeps its own rules: every tensor is freed once or resident (``verify``);
+* after step 1 as much is live as after step 0 (no leak);
+* what is resident is each rank's padded shard in the stored dtype plus two moments (plus step
+  counters when fused) plus the rotary table;
+* more checkpointing keeps no more bytes from forward to backward and does no fewer FLOPs;
+* every parameter's gradient appears exactly once a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from hypothesis import given
+
+from simulator.lowering.lower import decoder_of, lower
+from simulator.lowering.recompute import plan_recompute
+from simulator.memory.ledger import replay
+from simulator.model.config import ModelConfig
+from simulator.plan.plan import Plan
+from simulator.program.instructions import Alloc, Category, Launch, rounded
+from simulator.program.kernels import Attention, Gemm
+from simulator.program.program import Program
+from simulator.program.verify import verify
+from tests.strategies import make_plan, models, plans
+
+
+def program(model: ModelConfig, plan: Plan, steps: int = 2) -> Program:
+    return lower(decoder_of(model, plan), plan, steps)
+
+
+def flops(found: Program) -> int:
+    return sum(
+        i.kernel.flops
+        for _, i in found.instructions()
+        if isinstance(i, Launch) and isinstance(i.kernel, Gemm | Attention)
+    )
+
+
+@given(models(), plans())
+def test_programs_verify_and_do_not_leak(model: ModelConfig, plan: Plan) -> None:
+    found = program(model, plan, steps=3)
+    verify(found)
+    resident = replay(found, detail=False).resident
+    assert resident[0] == resident[1] == resident[2]
+
+
+@given(models(), plans())
+def test_resident_state_is_the_closed_form(model: ModelConfig, plan: Plan) -> None:
+    decoder = decoder_of(model, plan)
+    world, training = plan.parallelism.dp_shard, plan.training
+    weights = [
+        *decoder.embedding.weights,
+        *decoder.block.weights * decoder.layers,
+        *decoder.head.weights,
+    ]
+    expected = rounded(8 * training.seq_len * (model.head_dim // 2))
+    for weight in weights:
+        shard = -(-weight.shape[0] // world) * prod(weight.shape[1:])
+        expected += rounded(shard * training.precision.parameters.itemsize)
+        expected += 2 * rounded(shard * training.precision.moments.itemsize)
+        expected += 512 if training.optimizer_implementation == "fused" else 0
+    assert replay(lower(decoder, plan), detail=False).resident[-1] == expected
+
+
+@given(models(), plans())
+def test_checkpointing_keeps_less_and_computes_more(model: ModelConfig, plan: Plan) -> None:
+    kept, work = [], []
+    for mode in ("none", "selective-op", "full"):
+        one = replace(plan, training=replace(plan.training, activation_checkpointing=mode))
+        decoder = decoder_of(model, one)
+        values = plan_recompute(decoder.block, mode).kept
+        kept.append(
+            sum(
+                prod(decoder.block.values[v].shape) * decoder.block.values[v].dtype.itemsize
+                for v in values
+            )
+        )
+        work.append(flops(lower(decoder, one)))
+    assert kept[1] >= kept[2]
+    assert work[0] < work[1] <= work[2]
+
+
+@given(models(), plans())
+def test_every_weight_gets_one_gradient_a_step(model: ModelConfig, plan: Plan) -> None:
+    found = program(model, plan)
+    gradients = [
+        (call.layer, i.tensor.name)
+        for call, i in found.instructions()
+        if isinstance(i, Alloc)
+        and i.tensor.category is Category.UNSHARDED_GRADIENTS
+        and call.step == 1
+    ]
+    decoder = decoder_of(model, plan)
+    count = (
+        len(decoder.embedding.weights)
+        + decoder.layers * len(decoder.block.weights)
+        + len(decoder.head.weights)
+    )
+    assert len(gradients) == len(set(gradients)) == count
+
+
+def test_flops_of_a_step_are_six_a_matmul_parameter_and_token() -> None:
+    """2 forward + 4 backward, and 2·(1 + 2.5) · 4·s²·h/2 for causal attention, a layer."""
+    model = ModelConfig(
+        name="m", family="llama", layers=3, hidden=64, ffn=160, heads=4, kv_heads=2, vocab=96,
+        head_dim=16,
+    )  # fmt: skip
+    plan = make_plan(seq_len=32, micro_batch=2)
+    decoder = decoder_of(model, plan)
+    weights = [*decoder.block.weights * 3, *decoder.head.weights]
+    matrices = sum(w.numel for w in weights if len(w.shape) == 2)
+    attention = 3 * (2 * 4 * 32 * 32 * 64) // 2 * 7 // 2
+    assert flops(lower(decoder, plan)) == 2 * (6 * matrices * 64 + attention)

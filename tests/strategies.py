@@ -1,0 +1,77 @@
+"""Hypothesis strategies that more than one test uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from simulator.dtypes import DType
+from simulator.model.config import ModelConfig
+from simulator.plan.plan import Fsdp, Parallelism, Plan, Precision, Training
+
+MIXED = Precision(
+    name="fsdp-mixed",
+    parameters=DType.FP32,
+    compute=DType.BF16,
+    gradients=DType.FP32,
+    reduce=DType.FP32,
+    master=None,
+    moments=DType.FP32,
+)
+PURE = Precision(
+    name="pure-bf16",
+    parameters=DType.BF16,
+    compute=DType.BF16,
+    gradients=DType.BF16,
+    reduce=DType.BF16,
+    master=None,
+    moments=DType.BF16,
+)
+
+
+def make_plan(*, dp_shard: int = 8, fsdp: Fsdp | None = None, **training: Any) -> Plan:
+    """A plan; ``training`` overrides the fields of Training."""
+    fields: dict[str, Any] = {"seq_len": 128, "micro_batch": 1, "precision": MIXED} | training
+    return Plan(
+        parallelism=Parallelism(dp_shard=dp_shard, fsdp=fsdp or Fsdp()),
+        training=Training(**fields),
+    )
+
+
+@st.composite
+def models(draw: st.DrawFn) -> ModelConfig:
+    """Small Llamas of odd shapes."""
+    kv_heads = draw(st.integers(1, 3))
+    heads = kv_heads * draw(st.integers(1, 3))
+    head_dim = 2 * draw(st.integers(1, 20))
+    return ModelConfig(
+        name="small",
+        family="llama",
+        layers=draw(st.integers(1, 4)),
+        hidden=heads * head_dim,
+        ffn=draw(st.integers(1, 300)),
+        heads=heads,
+        kv_heads=kv_heads,
+        vocab=draw(st.integers(1, 500)),
+        head_dim=head_dim,
+        rms_norm=draw(st.sampled_from(["fused", "composite"])),
+        kv_expand=draw(st.booleans()),
+    )
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Every knob this version lowers, at odd sizes."""
+    return make_plan(
+        dp_shard=draw(st.integers(1, 70)),
+        fsdp=Fsdp(
+            reshard_after_forward=draw(st.booleans()), reshard_last_block=draw(st.booleans())
+        ),
+        seq_len=draw(st.integers(1, 200)),
+        micro_batch=draw(st.integers(1, 3)),
+        precision=draw(st.sampled_from([MIXED, PURE])),
+        optimizer_implementation=draw(st.sampled_from(["foreach", "fused"])),
+        clip_grad_norm=draw(st.sampled_from([None, 1.0])),
+        activation_checkpointing=draw(st.sampled_from(["none", "full", "selective-op"])),
+    )
