@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 
 class DryfitError(Exception):
@@ -39,8 +40,46 @@ class UnknownNameError(UserError):
     """A name that is not in the catalogue it was looked up in."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        """Of a ``kind`` of thing, ``name`` is not among the ``known``."""
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
         super().__init__(f"unknown {kind} {name!r}{did_you_mean(name, self.known)}")
+
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...]]]:
+        """Pickle by the arguments, so that the error crosses process borders."""
+        return type(self), (self.kind, self.name, self.known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """One mistake in a scenario: where it stands (line 0: no file), its dotted key, what is wrong.
+
+    >>> print(Mistake(source="a.yaml", line=3, column=8, key="training.seq_len", text="is -1"))
+    a.yaml:3:8: training.seq_len: is -1
+    """
+
+    source: str
+    line: int = 0
+    column: int = 0
+    key: str = ""
+    text: str
+
+    def __str__(self) -> str:
+        """The place, the key where there is one, and the text."""
+        place = f"{self.source}:{self.line}:{self.column}" if self.line else self.source
+        return ": ".join(part for part in (place, self.key, self.text) if part)
+
+
+class ScenarioError(UserError):
+    """The mistakes of one scenario, in the order of its lines."""
+
+    def __init__(self, mistakes: Iterable[Mistake]) -> None:
+        """Sort the mistakes by where they stand."""
+        self.mistakes = tuple(sorted(mistakes, key=lambda each: (each.line, each.column)))
+        super().__init__(self.mistakes)
+
+    def __str__(self) -> str:
+        """One line for each mistake."""
+        return "\n".join(str(mistake) for mistake in self.mistakes)
 
 
 class InternalError(DryfitError):

@@ -1,8 +1,9 @@
-"""The one function that wires a run: scenario -> program -> deployment -> timeline, memory -> trace."""
+"""The one function that wires a run: scenario, program, deployment, timeline, memory, trace."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,59 +28,65 @@ if TYPE_CHECKING:
 VERSION = "0.1.0"
 SEED = 0
 
+STEPS = 2
+"""Steps played unless told otherwise: the first, which differs, and one like all after it."""
+
 
 def simulate(
     scenario: str | Path | Mapping[str, Any],
     *,
-    steps: int = 2,
+    steps: int | None = None,
     memory_only: bool = False,
-    fold: bool = True,
-    set: Mapping[str, Any] | None = None,  # noqa: A002  (the scenario's own word)
+    **set: Any,
 ) -> Result:
     """Simulate one scenario and return what it says.
 
     Args:
         scenario: a file, the name of a packaged scenario, or a mapping with the same keys.
-        steps: training steps to play, at least 2; the last one is reported.
+        steps: training steps to play, at least 2 (the default); the last one is reported.
         memory_only: replay memory and play no engine (no times).
-        fold: play ranks that must behave alike once.
-        set: dotted keys to change, e.g. ``{"training.micro_batch": 4}``.
+        set: dotted keys to change: ``simulate(name, **{"training.micro_batch": 4})``.
 
     Raises:
         UserError: the scenario is wrong, or asks for what this version does not do.
     """
+    from simulator.report import VIEWS
     from simulator.scenario import load, with_changes
 
     loaded = load(scenario)
     if set:
         loaded = with_changes(loaded, set)
-    return summarise(run(loaded, steps=steps, memory_only=memory_only, fold=fold))
+    result = summarise(run(loaded, steps=steps or STEPS, memory_only=memory_only))
+    return replace(result, views=VIEWS)
 
 
 def run(
-    scenario: Scenario, *, steps: int = 2, memory_only: bool = False, fold: bool = True
+    scenario: Scenario, *, steps: int = STEPS, memory_only: bool = False, fold: bool = True
 ) -> Trace:
     """Everything that happens in ``steps`` training steps of ``scenario``."""
-    if steps < 2:
+    if steps < STEPS:
         raise UserError("steps: at least 2, because the first step differs from those after it")
     decoder = decoder_of(scenario.model, scenario.plan)
     program = lower(decoder, scenario.plan, steps)
     cluster = cluster_of(scenario)
+    header = _header(scenario, decoder, cluster, steps)
     if memory_only:
-        world = scenario.plan.parallelism.world_size
-        classes = (0,) * world
-        memory, timeline = replay(program), None
-    else:
-        timeline = _play(scenario, program, cluster, fold=fold)
-        classes = timeline.class_of_rank
-        price = _pricing(cluster.devices[0].gpu)
-        memory = replay(program, [price(block) for block in program.blocks])
+        classes = (0,) * header.world_size
+        return Trace(header=header, class_of_rank=classes, memory=(replay(program),), timeline=None)
+    price = _pricing(cluster.devices[0].gpu)
+    timeline = _play(scenario, program, cluster, price, fold=fold)
+    memory = replay(program, [price(block) for block in program.blocks])
     return Trace(
-        header=_header(scenario, decoder, cluster, steps),
-        class_of_rank=classes,
-        memory=(memory,) * (max(classes) + 1),
+        header=header,
+        class_of_rank=timeline.class_of_rank,
+        memory=(memory,) * timeline.counts.classes,
         timeline=timeline,
     )
+
+
+def program_of(scenario: Scenario, steps: int = STEPS) -> Program:
+    """What one rank of ``scenario`` issues."""
+    return lower(decoder_of(scenario.model, scenario.plan), scenario.plan, steps)
 
 
 def cluster_of(scenario: Scenario) -> Cluster:
@@ -93,13 +100,13 @@ def cluster_of(scenario: Scenario) -> Cluster:
     return build(topology, spec.nodes, spec.gpus_per_node, named)
 
 
-def _pricing(gpu: Gpu) -> Callable[[Block], tuple[int, ...]]:
-    """Launch durations of a block, computed once a block."""
+def _pricing(gpu: Gpu) -> Callable[[Block], Sequence[int]]:
+    """Durations of a block's launches on ``gpu``, computed once a block."""
     from simulator.timing.prices import launch_ns
 
-    known: dict[int, tuple[int, ...]] = {}
+    known: dict[int, Sequence[int]] = {}
 
-    def price(block: Block) -> tuple[int, ...]:
+    def price(block: Block) -> Sequence[int]:
         if id(block) not in known:
             known[id(block)] = launch_ns(block, gpu)
         return known[id(block)]
@@ -107,16 +114,22 @@ def _pricing(gpu: Gpu) -> Callable[[Block], tuple[int, ...]]:
     return price
 
 
-def _play(scenario: Scenario, program: Program, cluster: Cluster, *, fold: bool) -> Timeline:
-    from simulator.deploy.deploy import deploy
-    from simulator.engine.play import play
-    from simulator.engine.prices import Prices
+def _play(
+    scenario: Scenario,
+    program: Program,
+    cluster: Cluster,
+    price: Callable[[Block], Sequence[int]],
+    *,
+    fold: bool,
+) -> Timeline:
+    from simulator.deploy import deploy
+    from simulator.engine import Prices, play
 
-    mesh = mesh_of(scenario.plan.parallelism)
-    deployment = deploy(program, cluster, mesh, fold)
+    deployment = deploy(program, cluster, mesh_of(scenario.plan.parallelism), fold)
     # all-gather and reduce-scatter share one communicator, and NCCL runs the collectives of a
     # communicator one after the other in launch order
-    return play(deployment, Prices(serial_groups=True))
+    prices = Prices(launch_ns=lambda block, gpu: price(block), serial_groups=True)
+    return play(deployment, prices)
 
 
 def _header(scenario: Scenario, decoder: Decoder, cluster: Cluster, steps: int) -> Header:

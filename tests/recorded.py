@@ -62,7 +62,13 @@ CATEGORY = {
 }
 """The recorder's categories -> ours."""
 
-PHASE = {"init": "init", "fwd": "forward", "bwd": "backward", "clip": "optimizer", "opt": "optimizer"}
+PHASE = {
+    "init": "init",
+    "fwd": "forward",
+    "bwd": "backward",
+    "clip": "optimizer",
+    "opt": "optimizer",
+}
 
 
 @cache

@@ -1,6 +1,8 @@
 """The cluster as a graph: GPUs, switches, host memory and NICs as vertices, directed links between.
 
 The graph is wrapped here once; nothing outside ``hardware/`` sees networkx or attribute dicts.
+A vertex is its name: ``node3/gpu5``, ``node3/nvswitch``, ``node3/pcie2``, ``node3/cpu0``,
+``node3/host`` (its memory), ``node3/nic5``, ``unit0/leaf5``, ``spine7``.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ class Link:
     """One direction of a connection between two vertices.
 
     ``bytes_per_s`` is what large transfers reach (line rate times the link kind's efficiency),
-    ``latency_s`` one hop's delay. ``kind``: ``nvlink``, ``pcie``, ``nic``, ``fabric``.
+    ``latency_s`` one hop's delay. ``kind``: ``nvlink``, ``pcie``, ``memory`` (CPU to its DRAM),
+    ``nic`` (NIC to leaf) or ``fabric`` (between switches).
     """
 
     source: str
@@ -38,12 +41,47 @@ class Device:
 
 
 class Cluster(Protocol):
-    """What the rest of dryfit asks of a topology."""
+    """What the rest of dryfit asks of a topology.
 
-    name: str
-    network: str  # inter-node network kind: "ib-ndr" | "ib-hdr" | ... | "none"
-    devices: Sequence[Device]
-    links: Sequence[Link]
+    Devices are numbered node by node. ``host_bytes`` is the memory of one node's host, 0 where
+    the topology doesn't say; ``bisection_bytes_per_s`` what the first half of the nodes can send
+    to the second half, 0 for one node.
+    """
+
+    @property
+    def name(self) -> str:
+        """The topology and how many nodes of it."""
+        ...
+
+    @property
+    def network(self) -> str:
+        """Kind of the network between nodes: ``ib-ndr``, ``ib-hdr``, ``roce``, ... or ``none``."""
+        ...
+
+    @property
+    def devices(self) -> Sequence[Device]:
+        """The GPUs."""
+        ...
+
+    @property
+    def links(self) -> Sequence[Link]:
+        """Every direction of every connection."""
+        ...
+
+    @property
+    def capacities(self) -> Sequence[float]:
+        """``bytes_per_s`` of every link, without making the links."""
+        ...
+
+    @property
+    def host_bytes(self) -> int:
+        """Memory of one node's host."""
+        ...
+
+    @property
+    def bisection_bytes_per_s(self) -> float:
+        """From the first half of the nodes to the second."""
+        ...
 
     def route(self, source: int, target: int, rail: int | None = None) -> tuple[int, ...]:
         """Indexes into ``links`` from device to device.
@@ -52,6 +90,23 @@ class Cluster(Protocol):
         """
         ...
 
+    def to_host(self, device: int) -> tuple[int, ...]:
+        """Indexes into ``links`` from a device to the memory of its host."""
+        ...
+
+    def from_host(self, device: int) -> tuple[int, ...]:
+        """Indexes into ``links`` from the memory of its host to a device."""
+        ...
+
     def nics(self, node: int) -> int:
         """How many NICs node ``node`` has."""
         ...
+
+
+def vertex_kind(vertex: str) -> str:
+    """What a vertex is, by its name.
+
+    >>> vertex_kind("node3/gpu5"), vertex_kind("unit0/leaf5"), vertex_kind("spine7")
+    ('gpu', 'leaf', 'spine')
+    """
+    return vertex.rpartition("/")[2].rstrip("0123456789")

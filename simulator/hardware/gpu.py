@@ -12,9 +12,9 @@ from simulator.dtypes import DType
 class Gpu:
     """One GPU model. Rates are per second; memory in bytes.
 
-    ``usable_bytes`` is what a process can hold at all (``torch.cuda`` total_memory), not the
-    label. ``peak_flops`` are dense peaks. ``power_watts`` is the cap it runs under, ``tdp_watts``
-    what the vendor designed for.
+    ``family`` names the efficiency curves that hold for it. ``usable_bytes`` is what a process
+    can hold at all (``torch.cuda`` total_memory), not the label. ``peak_flops`` are dense peaks.
+    ``power_watts`` is the cap it runs under, ``tdp_watts`` what the vendor designed for.
     """
 
     name: str
@@ -26,3 +26,4 @@ class Gpu:
     tdp_watts: float
     power_watts: float
     source: str
+    notes: str = ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 from simulator.lowering.units import Unit
 from simulator.lowering.writer import BlockWriter
@@ -10,6 +11,14 @@ from simulator.program.program import Block, Call, Phase, Program
 
 Roles = Mapping[str, Unit | str]
 """Role -> the unit, or the label of something that is no unit (``step``, ``loss``)."""
+
+
+class Place(NamedTuple):
+    """Where in the job a call stands."""
+
+    phase: Phase
+    step: int
+    micro_batch: int = 0
 
 
 class Assembly:
@@ -28,10 +37,7 @@ class Assembly:
         key: tuple[object, ...],
         write: Callable[[BlockWriter], None],
         roles: Roles,
-        *,
-        phase: Phase,
-        step: int,
-        micro_batch: int = 0,
+        place: Place,
     ) -> None:
         """Call the block of ``key``, written by ``write`` the first time."""
         number = self._numbers.get(key)
@@ -54,22 +60,25 @@ class Assembly:
                     event_numbers.setdefault((labels[role], name), len(event_numbers))
                     for role, name in events
                 ),
-                phase=phase,
-                step=step,
-                micro_batch=micro_batch,
+                phase=place.phase,
+                step=place.step,
+                micro_batch=place.micro_batch,
                 layer=own.layer if isinstance(own, Unit) else None,
             )
         )
 
-    def program(self, resident: Callable[[str], bool]) -> Program:
-        """The whole program; ``resident`` says which register names may be live at the end."""
-        names = tuple("/".join(key) for key in self._registers)
+    def program(self, *, resident: Collection[str]) -> Program:
+        """The whole program; ``resident``: first words of registers that may be live at the end."""
         return Program(
             blocks=tuple(self._blocks),
             calls=tuple(self._calls),
-            registers=names,
+            registers=tuple("/".join(key) for key in self._registers),
             events=tuple("/".join(key) for key in self._events),
-            resident=frozenset(i for i, name in enumerate(names) if resident(name)),
+            resident=frozenset(
+                number
+                for (_, name), number in self._registers.items()
+                if name.partition(".")[0] in resident
+            ),
         )
 
     def _write(self, key: tuple[object, ...], write: Callable[[BlockWriter], None]) -> int:

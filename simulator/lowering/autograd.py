@@ -217,7 +217,9 @@ class _Backward:
             cached=self.recompute.cached,
         )
         never_popped = {
-            value for index in self.recompute.cached if index >= stop
+            value
+            for index in self.recompute.cached
+            if index >= stop
             for value in self.graph.ops[index].outputs
         }
         for op in self.graph.ops[stop:]:  # the early stop unwinds every Python frame

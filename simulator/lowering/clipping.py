@@ -34,9 +34,7 @@ def write_clipping(w: BlockWriter, parameters: int, gradient_bytes: int, ranks: 
         Elementwise(name="clip.norm", kind="optimizer", read=gradient_bytes, written=0), MODULE
     )
     names = ("stack", "pow", "all_reduced", "root")
-    stack, power, reduced, root = (
-        w.alloc(_temporary(name, parameters)) for name in names
-    )
+    stack, power, reduced, root = (w.alloc(_temporary(name, parameters)) for name in names)
     w.launch(_small("stack", parameters), MODULE)
     w.launch(_small("pow", parameters), MODULE)
     if ranks > 1:

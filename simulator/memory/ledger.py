@@ -161,9 +161,7 @@ class _Replay:
                 call=index,
                 fraction=self._fraction(call.block, mark.launches),
             )
-            for index, (call, start) in enumerate(
-                zip(self.program.calls, self.starts, strict=True)
-            )
+            for index, (call, start) in enumerate(zip(self.program.calls, self.starts, strict=True))
             for mark in self.summaries[call.block].marks
         )
 

@@ -98,7 +98,9 @@ class BlockMemory:
     def curve(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(launches before it, offsets by category) after each run of allocs or of frees."""
         totals, held = [0] * len(CATEGORIES), dict(self.entry)
-        launches, rows, places = 0, [], []
+        launches = 0
+        rows: list[tuple[int, ...]] = []
+        places: list[int] = []
         running: type | None = None
         for instruction in self.block.instructions:
             kind = type(instruction)

@@ -30,9 +30,7 @@ class Gemm:
     def bytes(self) -> int:
         """Both operands read once, the result written once."""
         return (
-            self.batch
-            * self.dtype.itemsize
-            * (self.m * self.k + self.k * self.n + self.m * self.n)
+            self.batch * self.dtype.itemsize * (self.m * self.k + self.k * self.n + self.m * self.n)
         )
 
 

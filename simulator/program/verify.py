@@ -63,7 +63,9 @@ class _Walk:
             names = ", ".join(self.program.registers[number] for number in sorted(missing)[:5])
             raise self._error(f"{len(missing)} resident tensors are gone: {names}")
 
-    def _slot(self, call: Call, slot: int, local: dict[int, Tensor]) -> tuple[dict[int, Tensor], int]:
+    def _slot(
+        self, call: Call, slot: int, local: dict[int, Tensor]
+    ) -> tuple[dict[int, Tensor], int]:
         if slot < len(call.registers):
             return self.live, call.registers[slot]
         return local, slot
@@ -87,9 +89,7 @@ class _Walk:
             local.add(event)
 
     def _wait(self, call: Call, event: int, local: set[int]) -> None:
-        known = (
-            call.events[event] in self.recorded if event < len(call.events) else event in local
-        )
+        known = call.events[event] in self.recorded if event < len(call.events) else event in local
         if not known:
             name = (
                 self.program.events[call.events[event]]

@@ -1,0 +1,1 @@
+"""Studies: many runs or many figures, one question."""

@@ -217,9 +217,7 @@ class Fsdp2:
             w.free(w.shared(role, "gathered"))
 
     def _reshard(self, w: BlockWriter, kind: Kind) -> None:
-        w.free_all(
-            w.shared("own", f"unsharded.{shard.weight.name}") for shard in self.shards(kind)
-        )
+        w.free_all(w.shared("own", f"unsharded.{shard.weight.name}") for shard in self.shards(kind))
 
     def _drop_reduce_input(self, w: BlockWriter) -> None:
         """The compute stream, which will reuse the memory, waits for the reduce-scatter first."""

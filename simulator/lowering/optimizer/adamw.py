@@ -113,9 +113,7 @@ class AdamWForeach:
         if name == "sqrt":
             for shard in shards:
                 w.alloc(
-                    _tensor(
-                        shard, "sqrt", self.precision.moments, Category.OPTIMIZER_TEMPORARIES
-                    ),
+                    _tensor(shard, "sqrt", self.precision.moments, Category.OPTIMIZER_TEMPORARIES),
                     slot=w.shared("own", f"sqrt.{shard.weight.name}"),
                 )
         numel = sum(shard.numel for shard in shards)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simulator.model.decoder import Decoder, Shape
 from simulator.model.config import ModelConfig
+from simulator.model.decoder import Decoder, Shape
 from simulator.model.families.llama import llama
 
 FAMILIES: dict[str, Callable[[ModelConfig, Shape], Decoder]] = {"llama": llama}

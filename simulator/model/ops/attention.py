@@ -10,7 +10,7 @@ from simulator.program.kernels import Attention, Elementwise
 
 def expand_heads(b: GraphBuilder, x: int, heads: int, name: str) -> int:
     """Copy [b, s, kv_heads, d] to all heads: keeps nothing; backward sums over the copies."""
-    batch, seq, kv_heads, head_dim = shape = b.of(x).shape
+    batch, seq, _, head_dim = shape = b.of(x).shape
     out = b.value(f"{name}.expanded", (batch, seq, heads, head_dim))
     small, large = b.bytes(x), b.bytes(out)
     b.op(

@@ -15,8 +15,8 @@ def linear(
 ) -> int:
     """y[b, s, out] = x[b, s, in] · W[out, in]ᵀ; ``view``: the shape that y is seen in.
 
-    Dims past the second of x count as features. Keeps x. Backward allocates the weight's gradient first, then the input's: MmBackward0
-    computes ``mat2`` before ``self``.
+    Dims past the second of x count as features. Keeps x. Backward allocates the weight's gradient
+    first, then the input's: MmBackward0 computes ``mat2`` before ``self``.
     """
     source = b.of(x)
     lead, in_features = source.shape[:2], prod(source.shape[2:])

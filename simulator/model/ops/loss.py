@@ -36,9 +36,7 @@ def eager_cross_entropy(b: GraphBuilder, logits: int) -> int:
             gradients=(GradTensor(name="nll.grad", shape=rows, dtype=fp32, value=logprobs),),
             backward=(
                 BackwardStep(
-                    kernel=Elementwise(
-                        name="nll_loss.backward", kind="copy", read=0, written=size
-                    ),
+                    kernel=Elementwise(name="nll_loss.backward", kind="copy", read=0, written=size),
                     outputs=(0,),
                 ),
             ),
@@ -55,9 +53,7 @@ def _log_softmax(b: GraphBuilder, x: int, rows: tuple[int, int], size: int) -> i
         (out,),
         Elementwise(name="log_softmax", kind="softmax", read=size, written=size),
         saves=(out,),
-        gradients=(
-            GradTensor(name="log_softmax.grad", shape=rows, dtype=DType.FP32, value=x),
-        ),
+        gradients=(GradTensor(name="log_softmax.grad", shape=rows, dtype=DType.FP32, value=x),),
         backward=(
             BackwardStep(
                 kernel=Elementwise(

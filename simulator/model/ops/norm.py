@@ -71,7 +71,7 @@ def _inverse_rms(b: GraphBuilder, x: int, name: str) -> int:
     shape, rows, fp32 = b.of(x).shape, _rows(b, x), DType.FP32
     size, row_size = b.bytes(x), prod(_rows(b, x)) * 4
     square = b.value(f"{name}.square", shape, fp32)
-    pass_over = Elementwise(name=f"{name}.pow", kind="norm", read=size, written=size)
+    pass_over = Elementwise(name=f"{name}.pow", kind="copy", read=size, written=size)
     temps = ("div", "pow", "scaled", "grad_input")
     b.op(
         f"{name}.pow",
@@ -95,7 +95,7 @@ def _inverse_rms(b: GraphBuilder, x: int, name: str) -> int:
             BackwardStep(kernel=pass_over, outputs=(1,)),
             BackwardStep(
                 kernel=Elementwise(
-                    name=f"{name}.pow.backward", kind="norm", read=2 * size, written=size
+                    name=f"{name}.pow.backward", kind="copy", read=2 * size, written=size
                 ),
                 outputs=(2,),
                 frees=(1, 0),
@@ -108,12 +108,12 @@ def _inverse_rms(b: GraphBuilder, x: int, name: str) -> int:
         "mean",
         (square,),
         (mean,),
-        Elementwise(name=f"{name}.mean", kind="norm", read=size, written=row_size),
+        Elementwise(name=f"{name}.mean", kind="copy", read=size, written=row_size),
         gradients=(GradTensor(name=f"{name}.div", shape=shape, dtype=fp32, value=square),),
         backward=(
             BackwardStep(
                 kernel=Elementwise(
-                    name=f"{name}.mean.backward", kind="norm", read=row_size, written=size
+                    name=f"{name}.mean.backward", kind="copy", read=row_size, written=size
                 ),
                 outputs=(0,),
             ),
@@ -154,8 +154,8 @@ def _scale_rows(b: GraphBuilder, x: int, scale: int, name: str) -> int:
     shape, fp32 = b.of(x).shape, DType.FP32
     out = b.value(f"{name}.normed", shape, fp32)
     size = b.bytes(x)
-    product = Elementwise(name=f"{name}.scale", kind="norm", read=size, written=size)
-    twice = Elementwise(name=f"{name}.scale.backward", kind="norm", read=2 * size, written=size)
+    product = Elementwise(name=f"{name}.scale", kind="copy", read=size, written=size)
+    twice = Elementwise(name=f"{name}.scale.backward", kind="copy", read=2 * size, written=size)
     b.op(
         f"{name}.scale",
         "mul",
@@ -166,15 +166,13 @@ def _scale_rows(b: GraphBuilder, x: int, scale: int, name: str) -> int:
         gradients=(
             GradTensor(name=f"{name}.scale.product", shape=shape, dtype=fp32),
             GradTensor(name=f"{name}.scale.grad_input", shape=shape, dtype=fp32, value=x),
-            GradTensor(
-                name=f"{name}.scale.grad_rows", shape=_rows(b, x), dtype=fp32, value=scale
-            ),
+            GradTensor(name=f"{name}.scale.grad_rows", shape=_rows(b, x), dtype=fp32, value=scale),
         ),
         backward=(
             BackwardStep(kernel=twice, outputs=(0,)),
             BackwardStep(kernel=product, outputs=(1,)),
             BackwardStep(
-                kernel=Elementwise(name=f"{name}.scale.sum", kind="norm", read=size, written=0),
+                kernel=Elementwise(name=f"{name}.scale.sum", kind="copy", read=size, written=0),
                 outputs=(2,),
                 frees=(0,),
             ),
@@ -188,8 +186,8 @@ def _scale_columns(b: GraphBuilder, x: int, weight: Weight, name: str) -> int:
     shape, fp32 = b.of(x).shape, DType.FP32
     out = b.value(f"{name}.weighted", shape, fp32)
     size = b.bytes(x)
-    product = Elementwise(name=f"{name}.weight", kind="norm", read=size, written=size)
-    twice = Elementwise(name=f"{name}.weight.backward", kind="norm", read=2 * size, written=size)
+    product = Elementwise(name=f"{name}.weight", kind="copy", read=size, written=size)
+    twice = Elementwise(name=f"{name}.weight.backward", kind="copy", read=2 * size, written=size)
     b.op(
         f"{name}.weight",
         "mul",
@@ -209,7 +207,7 @@ def _scale_columns(b: GraphBuilder, x: int, weight: Weight, name: str) -> int:
             BackwardStep(kernel=twice, outputs=(0,)),
             BackwardStep(kernel=product, outputs=(1,)),
             BackwardStep(
-                kernel=Elementwise(name=f"{name}.weight.sum", kind="norm", read=size, written=0),
+                kernel=Elementwise(name=f"{name}.weight.sum", kind="copy", read=size, written=0),
                 outputs=(2,),
                 frees=(0,),
             ),

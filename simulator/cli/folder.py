@@ -1,0 +1,72 @@
+"""The folder of ``--out``: files appear whole or not at all, and only there."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simulator.errors import UserError
+
+if TYPE_CHECKING:
+    from simulator.trace.result import Result
+
+
+class OutFolder:
+    """A folder that is there and can be written to. Raises UserError where it can't."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise UserError(f"{path} is no folder: --out needs one, or a free name") from None
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot make the folder {path}: {_reason(error)}") from None
+
+    def write(self, result: Result) -> None:
+        """Write result.json, memory.png and, where there are times, timeline.png."""
+        from simulator.report.memory_plot import plot_memory
+        from simulator.report.timeline_plot import plot_timeline
+
+        text = json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n"
+        self.file("result.json", lambda path: path.write_text(text, encoding="utf-8"))
+        self.file("memory.png", lambda path: plot_memory(result.trace, path))
+        if result.trace.timeline is not None:
+            self.file("timeline.png", lambda path: plot_timeline(result.trace, path))
+        else:  # a picture of an earlier run must not stand beside this one's result
+            (self.path / "timeline.png").unlink(missing_ok=True)
+
+    def file(self, name: str, write: Callable[[Path], object]) -> None:
+        """Have ``write`` make a file under a passing name, then give it its own."""
+        write_whole(self.path / name, write)
+
+
+def write_whole(target: Path, write: Callable[[Path], object]) -> None:
+    """Make ``target`` appear complete: written beside it first, then renamed."""
+    passing = None
+    try:
+        handle, name = tempfile.mkstemp(suffix=target.suffix, prefix=".dryfit-", dir=target.parent)
+        os.close(handle)
+        passing = Path(name)
+        passing.chmod(0o666 & ~_umask())
+        write(passing)
+        passing.replace(target)
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {_reason(error)}") from None
+    finally:
+        if passing is not None:
+            passing.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return str(getattr(error, "strerror", None) or error).lower()

@@ -1,0 +1,103 @@
+"""``dryfit list``: what is built in, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from simulator.cli.options import json_option, verb
+
+Row = dict[str, object]
+
+
+def _models() -> list[Row]:
+    from simulator.model.presets import PRESETS
+
+    shown = ("layers", "hidden", "ffn", "heads", "kv_heads", "vocab")
+    return [
+        {"name": name, **{key: getattr(config, key) for key in shown}}
+        for name, config in PRESETS.items()
+    ]
+
+
+def _gpus() -> list[Row]:
+    from simulator.dtypes import DType
+    from simulator.hardware.catalogue import gpu, gpu_names
+    from simulator.units import format_bytes, format_flops, format_rate
+
+    return [
+        {
+            "name": name,
+            "usable": format_bytes(card.usable_bytes),
+            "memory rate": format_rate(card.hbm_bytes_per_s),
+            "dense bf16": format_flops(card.peak_flops.get(DType.BF16, 0.0)),
+            "power": f"{card.power_watts:g} W",
+        }
+        for name in gpu_names()
+        for card in [gpu(name)]
+    ]
+
+
+def _topologies() -> list[Row]:
+    from simulator.hardware.topologies import find_topology, topology_names
+
+    return [
+        {"name": name, "GPUs a node": spec.gpus_per_node, "gpu": spec.gpu}
+        for name in topology_names()
+        for spec in [find_topology(name)]
+    ]
+
+
+def _scenarios() -> list[Row]:
+    from simulator.data import data_names
+    from simulator.scenario import load
+
+    return [
+        {"name": name, "what": scenario.name, "measured": "yes" if scenario.measured else ""}
+        for name in data_names("scenarios")
+        for scenario in [load(name)]
+    ]
+
+
+def _collectives() -> list[Row]:
+    from simulator.timing.collectives import ALGORITHMS
+
+    return [
+        {"name": name, "what": (type(algorithm).__doc__ or "").partition("\n")[0]}
+        for name, algorithm in ALGORITHMS.items()
+    ]
+
+
+KINDS: dict[str, Callable[[], list[Row]]] = {
+    "models": _models,
+    "gpus": _gpus,
+    "topologies": _topologies,
+    "scenarios": _scenarios,
+    "collectives": _collectives,
+}
+
+
+@verb("list", "What is built in, by name.")
+@click.argument("kind", required=False, type=click.Choice(list(KINDS)))
+@json_option
+def list_(kind: str | None, as_json: bool) -> int:
+    """What is built in: models, gpus, topologies, scenarios, collectives (all without KIND)."""
+    from simulator.cli.output import emit, emit_json
+
+    found = {name: KINDS[name]() for name in ([kind] if kind else KINDS)}
+    if as_json:
+        emit_json({"schema": "dryfit.list/1", **found})
+    elif kind:
+        emit(_table(found[kind]))
+    else:
+        emit("\n\n".join(f"{name}\n{_table(rows)}" for name, rows in found.items()))
+    return 0
+
+
+def _table(rows: list[Row]) -> str:
+    from simulator.cli.output import table
+
+    headers = list(rows[0]) if rows else ["name"]
+    numbers = [key for key in headers if rows and isinstance(rows[0][key], int)]
+    return table(headers, [[str(row[key]) for key in headers] for row in rows], numbers)

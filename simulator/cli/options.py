@@ -1,0 +1,73 @@
+"""What verbs share: their class, the scenario argument and the options that mean the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+
+@dataclass(slots=True)
+class Session:
+    """What one invocation asked for beside its verb."""
+
+    debug: bool = False
+
+
+def _remember_debug(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        context.ensure_object(Session).debug = True
+
+
+debug_option = click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=_remember_debug,
+    is_eager=True,
+    help="Show the traceback of an error.",
+)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+set_option = click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change one value of the scenario, as parallelism.dp_shard=16. Repeatable.",
+)
+
+steps_option = click.option(
+    "--steps",
+    type=click.IntRange(2, 1000),
+    default=2,
+    show_default=True,
+    help="Steps to simulate: the first, in which optimizer states are born, and those after it.",
+)
+
+
+def _complete_scenario(
+    _: click.Context, __: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from simulator.data import data_names
+
+    names = [name for name in data_names("scenarios") if name.startswith(incomplete)]
+    return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
+
+
+def scenario_argument(**settings: Any) -> Callable[[Any], Any]:
+    """SCENARIO: a file, the name of a packaged one, or ``-`` for stdin."""
+    return click.argument("scenario", shell_complete=_complete_scenario, **settings)
+
+
+def verb(name: str, short: str) -> Callable[[Callable[..., int]], click.Command]:
+    """Make a command of a function that returns an exit code; ``short`` stands in the list."""
+
+    def wrap(function: Callable[..., int]) -> click.Command:
+        return click.command(name, short_help=short)(debug_option(function))
+
+    return wrap

@@ -1,0 +1,95 @@
+"""``dryfit validate``: how right it is, case by case, and where it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from simulator.cli.options import json_option, verb
+
+if TYPE_CHECKING:
+    from simulator.scenario.scenario import Scenario
+    from simulator.study.cases import Case
+    from simulator.study.errors_of import Summary
+    from simulator.study.validate import Validation
+
+_HEADERS = ("case", "quantity", "predicted", "measured", "error", "verdict")
+
+
+@verb("validate", "Predicted against measured, with the error.")
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@json_option
+def validate(files: tuple[str, ...], as_json: bool) -> int:
+    """Hold predictions against what real runs measured; exit 1 out of bounds.
+
+    FILE is a scenario with measured:. Without one: every packaged scenario that has it.
+    """
+    from simulator.cli.output import emit, emit_json
+    from simulator.study.validate import validate as hold_against
+
+    validation = hold_against(_scenarios(files))
+    if as_json:
+        emit_json(validation.to_json())
+    else:
+        emit(_report(validation))
+    return 0 if validation.holds else 1
+
+
+def _scenarios(files: tuple[str, ...]) -> dict[str, Scenario]:
+    """By id: the file's stem, or the whole name where two stems are the same."""
+    from simulator.data import data_names
+    from simulator.scenario import load
+
+    if files:
+        stems = [Path(name).stem for name in files]
+        return {
+            stem if stems.count(stem) == 1 else name: load(name)
+            for stem, name in zip(stems, files, strict=True)
+        }
+    packaged = {name: load(name) for name in data_names("scenarios")}
+    return {name: scenario for name, scenario in packaged.items() if scenario.measured}
+
+
+def _report(validation: Validation) -> str:
+    """The table, the errors in words, and what could not be compared."""
+    from simulator.cli.output import table
+
+    rows = [_row(case) for case in validation.cases]
+    parts = [table(_HEADERS, rows, numbers=_HEADERS[2:5])] if rows else []
+    if validation.summary:
+        parts.append("\n".join(_sentence(*item) for item in validation.summary.items()))
+    if validation.skipped:
+        parts.append("\n".join(f"skipped {skip.id}: {skip.why}" for skip in validation.skipped))
+    return "\n\n".join(parts or ["nothing to validate: no scenario has measured:"])
+
+
+def _row(case: Case) -> list[str]:
+    quantity = case.quantity.replace("_", " ")
+    return [
+        case.id,
+        f"{quantity}, {case.counter}" if case.counter else quantity,
+        _shown(case.predicted, case.unit),
+        _shown(case.measured, case.unit),
+        "" if case.error_pct is None else f"{case.error_pct:+.1f} %",
+        case.verdict,
+    ]
+
+
+def _shown(value: float | bool, unit: str) -> str:
+    from simulator.units import format_bytes, format_time
+
+    if unit == "bool":
+        return "yes" if value else "no"
+    return format_bytes(int(value)) if unit == "bytes" else format_time(value)
+
+
+def _sentence(quantity: str, summary: Summary) -> str:
+    words = f"{quantity.replace('_', ' ')}: {summary.n} {'case' if summary.n == 1 else 'cases'}"
+    if summary.median_abs_pct is None:
+        return f"{words}, {summary.n - summary.wrong} right"
+    return (
+        f"{words}, median error {summary.median_abs_pct:.1f} %, nine of ten within "
+        f"{summary.p90_abs_pct:.1f} %, worst {summary.worst_error_pct:+.1f} % ({summary.worst})"
+    )

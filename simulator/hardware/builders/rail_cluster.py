@@ -1,0 +1,145 @@
+"""A rail-optimised cluster, in which the number of a link follows from where it is.
+
+Links come in pairs, outwards and back, and in three runs: those inside the nodes, node by node;
+NIC to leaf, node by node; leaf to spine, unit by unit and rail by rail. So a route is arithmetic,
+whatever the size, and a link is only spelled out when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from simulator.hardware.builders.builder import Request
+from simulator.hardware.builders.node import Node, NodeShape
+from simulator.hardware.builders.wire import Wire
+from simulator.hardware.cluster import Device, Link
+from simulator.hardware.lazy import Lazy
+
+if TYPE_CHECKING:
+    from simulator.hardware.builders.rail_optimised import Fabric
+
+
+class RailCluster:
+    """``request.nodes`` equal nodes: a Cluster."""
+
+    def __init__(self, shape: NodeShape, fabric: Fabric, request: Request) -> None:
+        """Wire one node; the rest is arithmetic."""
+        self.name, self.network = request.name, request.network
+        self.host_bytes = request.host_bytes
+        self.node_count = request.nodes
+        self._node, self._fabric = Node(shape, request.gpus), fabric
+        self._own_rail = [shape.own_rail(gpu) for gpu in range(request.gpus)]
+        units = -(-request.nodes // fabric.unit_nodes)
+        nics = request.nodes * self._node.nics if request.nodes > 1 else 0
+        uplinks = units * self._node.nics * fabric.spines if units > 1 else 0
+        self._nic_links = request.nodes * self._node.links
+        self._spine_links = self._nic_links + 2 * nics
+        self.links: Sequence[Link] = Lazy(self._spine_links + 2 * uplinks, self._link)
+        self.devices: Sequence[Device] = tuple(
+            Device(name=f"node{node}/gpu{local}", node=node, local=local, gpu=request.gpu)
+            for node in range(request.nodes)
+            for local in range(request.gpus)
+        )
+
+    @cached_property
+    def capacities(self) -> Sequence[float]:
+        """Bytes per second of every link, by number."""
+        node = [pair.wire.bytes_per_s for pair in self._node.pairs for _ in ("out", "back")]
+        nic, uplink = self._fabric.nic.bytes_per_s, self._fabric.uplink.bytes_per_s
+        nics = self._spine_links - self._nic_links
+        uplinks = len(self.links) - self._spine_links
+        return node * self.node_count + [nic] * nics + [uplink] * uplinks
+
+    def nics(self, node: int) -> int:
+        """How many NICs a node has: the same in all."""
+        return self._node.nics
+
+    def route(self, source: int, target: int, rail: int | None = None) -> tuple[int, ...]:
+        """Indexes into ``links`` from device to device; see Cluster."""
+        node = self._node
+        (a, local_a), (b, local_b) = divmod(source, node.gpus), divmod(target, node.gpus)
+        base_a, base_b = a * node.links, b * node.links
+        if a == b:
+            return tuple([base_a + link for link in node.to_gpu[local_a][local_b]])
+        if rail is None:
+            rail = self._own_rail[local_a]
+        return (
+            *[base_a + link for link in node.to_nic[local_a][rail]],
+            *self._between(a, b, rail),
+            *[base_b + link for link in node.from_nic[local_b][rail]],
+        )
+
+    def to_host(self, device: int) -> tuple[int, ...]:
+        """Indexes into ``links`` from a device to the memory of its host."""
+        node, local = divmod(device, self._node.gpus)
+        return tuple([node * self._node.links + link for link in self._node.to_host[local]])
+
+    def from_host(self, device: int) -> tuple[int, ...]:
+        """Indexes into ``links`` from the memory of its host to a device."""
+        return tuple([link ^ 1 for link in reversed(self.to_host(device))])
+
+    @property
+    def bisection_bytes_per_s(self) -> float:
+        """From the first half of the nodes to the second.
+
+        In the unit that holds some of both, past the leaves; else over the spines.
+        """
+        nic, size = self._fabric.nic.bytes_per_s, self._fabric.unit_nodes
+        up = self._fabric.spines * self._fabric.uplink.bytes_per_s
+        half = self.node_count // 2
+        direct = sent = received = 0.0
+        for first in range(0, self.node_count, size):
+            last = min(first + size, self.node_count)
+            inside = min(max(half - first, 0), last - first)
+            outside = last - first - inside
+            direct += min(inside, outside) * nic
+            sent += min(max(inside - outside, 0) * nic, up)
+            received += min(max(outside - inside, 0) * nic, up)
+        return self._node.nics * (direct + min(sent, received))
+
+    def _between(self, a: int, b: int, rail: int) -> tuple[int, ...]:
+        """From NIC to NIC.
+
+        The target picks the spine, as in the fat-tree routing of InfiniBand (d-mod-k): flows to
+        different nodes of a unit spread over the spines.
+        """
+        nics, size, spines = self._node.nics, self._fabric.unit_nodes, self._fabric.spines
+        up = self._nic_links + 2 * (a * nics + rail)
+        down = self._nic_links + 2 * (b * nics + rail) + 1
+        unit_a, unit_b = a // size, b // size
+        if unit_a == unit_b:
+            return up, down
+        spine = b % size % spines
+        leaf_a, leaf_b = unit_a * nics + rail, unit_b * nics + rail
+        first = self._spine_links + 2 * (leaf_a * spines + spine)
+        second = self._spine_links + 2 * (leaf_b * spines + spine) + 1
+        return up, first, second, down
+
+    def _link(self, index: int) -> Link:
+        """The link with this number; see the module's docstring."""
+        pair, back = divmod(index, 2)
+        if index < self._nic_links:
+            node, pair = divmod(pair, len(self._node.pairs))
+            inner, outer, kind, wire = self._node.pairs[pair]
+            return _way(f"node{node}/{inner}", f"node{node}/{outer}", kind, wire, back)
+        if index < self._spine_links:
+            node, rail = divmod(pair - self._nic_links // 2, self._node.nics)
+            leaf = f"unit{node // self._fabric.unit_nodes}/leaf{rail}"
+            return _way(f"node{node}/nic{rail}", leaf, "nic", self._fabric.nic, back)
+        leaf_number, spine = divmod(pair - self._spine_links // 2, self._fabric.spines)
+        unit, rail = divmod(leaf_number, self._node.nics)
+        wire = self._fabric.uplink
+        return _way(f"unit{unit}/leaf{rail}", f"spine{spine}", "fabric", wire, back)
+
+
+def _way(inner: str, outer: str, kind: str, wire: Wire, back: int) -> Link:
+    """Outwards, or ``back``."""
+    return Link(
+        source=outer if back else inner,
+        target=inner if back else outer,
+        kind=kind,
+        bytes_per_s=wire.bytes_per_s,
+        latency_s=wire.latency_s,
+    )

@@ -1,0 +1,130 @@
+"""Topologies by name: one file each in ``topologies/``, or beside the scenario."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from simulator.errors import UserError, did_you_mean
+from simulator.hardware.builders import BUILDERS, Builder, Request
+from simulator.hardware.catalogue import read_gpu
+from simulator.hardware.cluster import Cluster
+from simulator.hardware.gpu import Gpu
+from simulator.hardware.lookup import find_file, names
+from simulator.hardware.section import Section, read_section
+
+MAX_NODES = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologySpec:
+    """A topology file as read: what one node is and how nodes are joined, not how many.
+
+    ``gpu`` is its GPU's name and ``gpu_facts`` what is known of it. ``network`` is the kind of
+    the network between nodes. ``host_bytes`` is the memory of one node's host, 0 where the file
+    doesn't say. ``builder`` holds the parameters of the shape.
+    """
+
+    name: str
+    path: Path
+    gpu: str
+    gpu_facts: Gpu
+    network: str
+    host_bytes: int
+    source: str
+    builder: Builder
+
+    @property
+    def gpus_per_node(self) -> int:
+        """How many GPUs a node has."""
+        return self.builder.gpus_per_node
+
+
+def find_topology(name: str, beside: Path | None = None) -> TopologySpec:
+    """The topology called ``name``, from a file beside the scenario or from the packaged ones.
+
+    Raises UnknownNameError, or UserError where its file, or its GPU's, is wrong.
+
+    >>> find_topology("dgx-a100").gpus_per_node
+    8
+    """
+    path = find_file("topology", name, beside)
+    file = _read(path, path.stat().st_mtime_ns)
+    return TopologySpec(
+        name=path.stem,
+        path=path,
+        gpu=file.gpu,
+        gpu_facts=read_gpu(find_file("GPU", file.gpu, path.parent, beside)),
+        network=file.network,
+        host_bytes=file.host_bytes,
+        source=file.source,
+        builder=file.builder,
+    )
+
+
+def topology_names() -> tuple[str, ...]:
+    """The topologies that come with dryfit."""
+    return names("topology")
+
+
+def build(
+    spec: TopologySpec, nodes: int = 1, gpus_per_node: int | None = None, gpu: Gpu | None = None
+) -> Cluster:
+    """``nodes`` nodes of a topology, with fewer GPUs in each or another ``gpu`` if asked for.
+
+    Raises UserError for fewer than one node or GPU, more than 65,536 nodes, or more GPUs in a
+    node than there are.
+
+    >>> len(build(find_topology("dgx-h100"), nodes=4).devices)
+    32
+    """
+    most = spec.gpus_per_node
+    wanted = most if gpus_per_node is None else gpus_per_node
+    if not 1 <= wanted <= most:
+        raise UserError(
+            f"cluster.gpus_per_node: is {wanted}; a node of {spec.name} has 1 to {most} GPUs"
+        )
+    if not 1 <= nodes <= MAX_NODES:
+        raise UserError(f"cluster.nodes: is {nodes}; it must be 1 to {MAX_NODES:,}")
+    return spec.builder.build(
+        Request(
+            name=spec.name if nodes == 1 else f"{spec.name} × {nodes}",
+            network=spec.network,
+            host_bytes=spec.host_bytes,
+            nodes=nodes,
+            gpus=wanted,
+            gpu=gpu or spec.gpu_facts,
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """What stands in one file: the GPU by its name."""
+
+    gpu: str
+    network: str
+    host_bytes: int
+    source: str
+    builder: Builder
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, changed: int) -> _File:
+    """``changed`` (the file's time) is part of the key: an edited file is read again."""
+    with read_section(path).closing() as file:
+        return _File(
+            gpu=file.text("gpu"),
+            network=file.text("network"),
+            host_bytes=file.size("host_memory") if file.has("host_memory") else 0,
+            source=file.text("source"),
+            builder=_builder(file).read(file),
+        )
+
+
+def _builder(file: Section) -> type[Builder]:
+    name = file.text("builder")
+    if name not in BUILDERS:
+        raise file.wrong("builder", f"unknown builder {name!r}{did_you_mean(name, BUILDERS)}")
+    return BUILDERS[name]

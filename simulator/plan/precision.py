@@ -1,0 +1,146 @@
+"""Precision recipes: the dtype of each thing a parameter costs memory for.
+
+Bytes a parameter, as (stored parameter + gradient + master + two moments):
+
+==================  ======================  =====
+fp32                4 + 4 + 0 + 4 + 4          16
+bf16-mixed-master   2 + 2 + 4 + 4 + 4          16
+bf16-no-master      2 + 2 + 0 + 4 + 4          12
+fsdp-mixed          4 + 4 + 0 + 4 + 4          16  (the fp32 shards are the master)
+megatron-bf16       2 + 4 + 4 + 4 + 4          18
+pure-bf16           2 + 2 + 0 + 2 + 2           8
+==================  ======================  =====
+"""
+
+from __future__ import annotations
+
+from simulator.dtypes import DType
+from simulator.plan.plan import Precision
+
+_FP32, _BF16 = DType.FP32, DType.BF16
+_ADAM_MOMENTS = 2
+
+
+def _recipe(
+    name: str,
+    *,
+    parameters: DType,
+    compute: DType,
+    gradients: DType,
+    reduce: DType,
+    moments: DType,
+    master: DType | None = None,
+) -> Precision:
+    return Precision(
+        name=name,
+        parameters=parameters,
+        compute=compute,
+        gradients=gradients,
+        reduce=reduce,
+        master=master,
+        moments=moments,
+    )
+
+
+RECIPES: dict[str, Precision] = {
+    recipe.name: recipe
+    for recipe in (
+        _recipe(
+            "fp32",
+            parameters=_FP32,
+            compute=_FP32,
+            gradients=_FP32,
+            reduce=_FP32,
+            moments=_FP32,
+        ),
+        _recipe(
+            "bf16-mixed-master",
+            parameters=_BF16,
+            compute=_BF16,
+            gradients=_BF16,
+            reduce=_BF16,
+            master=_FP32,
+            moments=_FP32,
+        ),
+        _recipe(
+            "bf16-no-master",
+            parameters=_BF16,
+            compute=_BF16,
+            gradients=_BF16,
+            reduce=_BF16,
+            moments=_FP32,
+        ),
+        _recipe(
+            "fsdp-mixed",
+            parameters=_FP32,
+            compute=_BF16,
+            gradients=_FP32,
+            reduce=_FP32,
+            moments=_FP32,
+        ),
+        _recipe(
+            "megatron-bf16",
+            parameters=_BF16,
+            compute=_BF16,
+            gradients=_FP32,
+            reduce=_FP32,
+            master=_FP32,
+            moments=_FP32,
+        ),
+        _recipe(
+            "pure-bf16",
+            parameters=_BF16,
+            compute=_BF16,
+            gradients=_BF16,
+            reduce=_BF16,
+            moments=_BF16,
+        ),
+    )
+}
+"""Every recipe by the name a scenario uses."""
+
+NEAREST: dict[str, dict[str, str]] = {
+    "fsdp2": {
+        "bf16-mixed-master": "fsdp-mixed",
+        "bf16-no-master": "fsdp-mixed",
+        "megatron-bf16": "fsdp-mixed",
+    }
+}
+"""By framework: the recipes it cannot run, each with the nearest one that it can.
+
+FSDP2 hands the optimizer the stored shards themselves, so a gradient and its moments have the
+dtype of the stored parameter, and no master copy stands beside it (torch
+``distributed/fsdp/_fully_shard/_fsdp_param.py``).
+"""
+
+
+def runs_under(recipe: str, framework: str) -> bool:
+    """Whether ``framework`` can run the recipe at all."""
+    return recipe in RECIPES and recipe not in NEAREST.get(framework, {})
+
+
+def nearest(recipe: str, framework: str) -> str:
+    """The recipe closest to ``recipe`` that ``framework`` can run (itself where it can)."""
+    return NEAREST.get(framework, {}).get(recipe, recipe)
+
+
+def state_bytes(precision: Precision, parameters: int) -> dict[str, int]:
+    """Bytes of the persistent state of ``parameters`` parameters under Adam, by kind.
+
+    ``moments`` counts both. Nothing is sharded, padded or gathered here.
+
+    >>> sum(state_bytes(RECIPES["bf16-mixed-master"], 7_000_000_000).values())
+    112000000000
+    """
+    master = precision.master.itemsize if precision.master else 0
+    return {
+        "parameters": parameters * precision.parameters.itemsize,
+        "gradients": parameters * precision.gradients.itemsize,
+        "master": parameters * master,
+        "moments": parameters * _ADAM_MOMENTS * precision.moments.itemsize,
+    }
+
+
+def bytes_per_parameter(precision: Precision) -> int:
+    """Bytes of persistent state that one parameter costs under Adam."""
+    return sum(state_bytes(precision, 1).values())

@@ -1,0 +1,139 @@
+"""Keys of the contract that this version knows but does not honour.
+
+A key whose value is the harmless one (it asks for nothing) is accepted; any other value is refused
+by name, so that no setting is silently without effect.
+"""
+
+from __future__ import annotations
+
+from simulator.errors import did_you_mean
+from simulator.scenario.mistakes import Mistakes
+from simulator.scenario.node import Map, Node, Plain, Scalar
+from simulator.scenario.scalars import shorten
+from simulator.scenario.schema import section_paths
+
+Path = tuple[str, ...]
+
+HARMLESS: dict[str, tuple[Plain, ...]] = {
+    "as_of": (),
+    "extends": (),
+    "software.torch": (),
+    "software.transformers": (),
+    "software.nccl": (),
+    "software.deepspeed": (),
+    "software.megatron": (),
+    "software.bitsandbytes": (),
+    "model.hf_config": (),
+    "model.dropout": (0,),
+    "cluster.power_cap": (),
+    "cluster.host_memory": (),
+    "cluster.placement": ("torchtitan",),
+    "parallelism.dp_replicate": (1,),
+    "parallelism.tp": (1,),
+    "parallelism.cp": (1,),
+    "parallelism.pp": (1,),
+    "parallelism.ep": (1,),
+    "parallelism.etp": (1,),
+    "parallelism.tensor.sequence_parallel": (True,),
+    "parallelism.tensor.async": (False,),
+    "parallelism.tensor.loss_parallel": (True,),
+    "parallelism.context.kind": ("ring",),
+    "parallelism.context.balanced": (True,),
+    "parallelism.pipeline.schedule": ("1f1b",),
+    "parallelism.pipeline.virtual_stages": (1,),
+    "parallelism.pipeline.layers_per_stage": (),
+    "parallelism.experts.routing": ("balanced",),
+    "parallelism.experts.dispatch": ("all-to-all",),
+    "parallelism.experts.capacity_factor": (),
+    "parallelism.fsdp.reshard_after_backward": (True,),
+    "parallelism.fsdp.sync_every_micro_batch": (True,),
+    "parallelism.fsdp.forward_prefetch": (0,),
+    "parallelism.fsdp.backward_prefetch": ("pre",),
+    "parallelism.fsdp.limit_all_gathers": (True,),
+    "parallelism.fsdp.use_orig_params": (True,),
+    "parallelism.ddp": (),
+    "parallelism.zero": (),
+    "parallelism.megatron": (),
+    "training.packing": ("packed",),
+    "training.grad_accum": (1,),
+    "training.global_batch": (),
+    "training.optimizer.in_backward": (False,),
+    "training.activation_checkpointing.early_stop": (True,),
+    "training.activation_checkpointing.offload": (False,),
+    "training.activation_checkpointing.modules": (),
+    "training.compile": ("none",),
+    "training.fine_tuning": (),
+    "offload.parameters": ("none",),
+    "offload.gradients": ("none",),
+    "offload.optimizer": ("none",),
+    "offload.activations": ("none",),
+    "offload.pin": (True,),
+    "launcher": (),
+    "allocator": ("off",),
+    "job": (),
+    "timing": (),
+    "what_if": (),
+    "sweep": (),
+    "sizing": (),
+}
+"""By dotted key: the values, beside null, that ask for nothing."""
+
+_KEYS: frozenset[Path] = frozenset(tuple(key.split(".")) for key in HARMLESS)
+_MAPS: frozenset[Path] = frozenset(
+    path[:depth] for path in _KEYS for depth in range(1, len(path))
+) - frozenset(section_paths())
+"""Maps that hold nothing but such keys."""
+
+
+def later_keys(path: Path) -> frozenset[str]:
+    """Keys of the map at ``path`` that are known though not honoured."""
+    return frozenset(key[len(path)] for key in _KEYS if key[: len(path)] == path != key)
+
+
+def without_later_keys(node: Map, mistakes: Mistakes, path: Path = ()) -> Map:
+    """``node`` without the keys known for later; what they ask for joins ``mistakes``."""
+    kept: dict[str, Node] = {}
+    for key, item in node.items.items():
+        here = (*path, key)
+        if here in _KEYS:
+            _refuse_unless_harmless(node, item, here, mistakes)
+        elif here in _MAPS:
+            _empty_out(node, item, here, mistakes)
+        elif isinstance(item, Map) and here in section_paths():
+            kept[key] = without_later_keys(item, mistakes, here)
+        else:
+            kept[key] = item
+    return Map(kept, node.origin, node.keys)
+
+
+def _refuse_unless_harmless(parent: Map, node: Node, path: Path, mistakes: Mistakes) -> None:
+    key = ".".join(path)
+    accepted = HARMLESS[key]
+    if isinstance(node, Scalar) and any(_same(node.value, each) for each in (None, *accepted)):
+        return
+    found = f" = {_shown(node.text)}" if isinstance(node, Scalar) else ""
+    words = ", ".join(str(each).lower() for each in accepted)
+    allowed = f"allowed: {words}, or leave it out" if accepted else "leave it out"
+    text = f"not yet supported in this version: {key}{found}; {allowed}"
+    mistakes.add(parent.keys.get(path[-1], node.origin), key, text)
+
+
+def _same(left: Plain, right: Plain) -> bool:
+    """Equality in which ``true`` is no 1."""
+    return left == right and isinstance(left, bool) is isinstance(right, bool)
+
+
+def _shown(text: str) -> str:
+    return text if text.isprintable() and len(text) <= 60 else shorten(text)
+
+
+def _empty_out(parent: Map, node: Node, path: Path, mistakes: Mistakes) -> None:
+    """Judge a map that holds only keys for later; nothing of it is kept."""
+    known = sorted(later_keys(path))
+    if isinstance(node, Map):
+        for name in without_later_keys(node, mistakes, path).items:
+            text = f"unknown key{did_you_mean(name, known)}"
+            mistakes.add(node.keys.get(name, node.origin), ".".join((*path, name)), text)
+    elif not isinstance(node, Scalar) or node.value is not None:
+        text = f"not yet supported in this version; expected a map of {', '.join(known)}"
+        mistakes.add(parent.keys.get(path[-1], node.origin), ".".join(path), text)

@@ -1,0 +1,153 @@
+"""Kinds of values a key may hold, as pydantic types that speak our language.
+
+Each kind is a function of what is allowed that gives a validator; a value that is refused raises
+``ValueError`` with a sentence that says what was found and what is allowed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pydantic import BeforeValidator
+
+from simulator.errors import UnitError, did_you_mean
+from simulator.scenario.bounds import Bound, parse_bound
+from simulator.scenario.scalars import shorten
+
+_BOOLEAN_WORDS = frozenset(
+    word
+    for pair in ("on off", "yes no", "y n", "true false")
+    for lower in pair.split()
+    for word in (lower, lower.upper(), lower.title())
+)
+
+
+class NotYetError(ValueError):
+    """A value that dryfit knows but this version does not carry out."""
+
+
+def kind_of(value: object) -> str:
+    """How a message names a value: ``a map``, ``a list``, ``nothing`` or the value itself."""
+    if isinstance(value, dict):
+        return "a map"
+    if isinstance(value, list):
+        return "a list"
+    return "nothing" if value is None else shorten(value)
+
+
+def whole(least: int, most: int) -> BeforeValidator:
+    """A whole number from ``least`` to ``most``."""
+
+    def check(value: object) -> int:
+        allowed = f"expected a whole number from {least:,} to {most:,}"
+        if isinstance(value, float) and value.is_integer() and least <= value <= most:
+            raise ValueError(f"{allowed}, found {value!r}; write {int(value)}")
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"{allowed}, found {kind_of(value)}{_number_hint(value)}")
+        if not least <= value <= most:
+            raise ValueError(f"{allowed}, found {value}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _number_hint(value: object) -> str:
+    if not isinstance(value, str):
+        return ""
+    if value.replace("_", "").isdigit() or value.replace(",", "").isdigit():
+        return "; write the digits alone, without quotes or separators"
+    return "; 60-based numbers are not read" if value.replace(":", "").isdigit() else ""
+
+
+def number(least: float, most: float, *, above: bool = False) -> BeforeValidator:
+    """A number from ``least`` (``above``: greater than it) to ``most``."""
+
+    def check(value: object) -> float:
+        low = f"above {least:g}" if above else f"of {least:g} or more"
+        allowed = f"expected a number {low}, up to {most:g}"
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{allowed}, found {kind_of(value)}{_number_hint(value)}")
+        if not math.isfinite(value) or not least <= value <= most or (above and value == least):
+            raise ValueError(f"{allowed}, found {value}")
+        return float(value)
+
+    return BeforeValidator(check)
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    is_word = isinstance(value, str) and value in _BOOLEAN_WORDS
+    hint = "; write it as true or false, in small letters" if is_word else ""
+    raise ValueError(f"expected true or false, found {kind_of(value)}{hint}")
+
+
+FLAG = BeforeValidator(_flag)
+"""``true`` or ``false``."""
+
+
+def check_line(value: object) -> str:
+    """``value`` as one line of text. Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"expected text, found {kind_of(value)}")
+    text = str(value)
+    if not text.strip() or len(text) > 500 or not text.isprintable():
+        raise ValueError(f"expected one line of at most 500 characters, found {shorten(text)}")
+    return text
+
+
+LINE = BeforeValidator(check_line)
+"""One line of text; a number is read as the text it is."""
+
+
+def choice(supported: Iterable[str], later: Iterable[str] = ()) -> BeforeValidator:
+    """One of ``supported``; what is in ``later`` is known, but not yet carried out."""
+    can, known = tuple(supported), (*supported, *later)
+
+    def check(value: object) -> str:
+        if value in can and isinstance(value, str):
+            return value
+        allowed = f"supported: {', '.join(can)}"
+        if isinstance(value, str) and value in known:
+            raise NotYetError(f"{shorten(value)}; {allowed}")
+        if not isinstance(value, str):
+            raise ValueError(f"expected a name, found {kind_of(value)}; {allowed}")
+        raise ValueError(f"unknown value {shorten(value)}; {allowed}{_nearest(value, known)}")
+
+    return BeforeValidator(check)
+
+
+def _nearest(value: str, known: Iterable[str]) -> str:
+    """The closest name, if any; none for ``on`` or ``no``, whose closest may be the opposite."""
+    hint = "" if value in _BOOLEAN_WORDS else did_you_mean(value, known)
+    return hint if "did you mean" in hint else ""
+
+
+def quantity(parse: Callable[[str], Any]) -> BeforeValidator:
+    """A number with its unit, read by one of the parsers of ``simulator.units``."""
+
+    def check(value: object) -> Any:
+        if isinstance(value, dict | list | bool) or value is None:
+            raise ValueError(f"expected a quantity with its unit, found {kind_of(value)}")
+        try:
+            return parse(str(value))
+        except UnitError as error:
+            raise ValueError(str(error)) from None
+
+    return BeforeValidator(check)
+
+
+def bound(parse: Callable[[str], float]) -> BeforeValidator:
+    """A comparison such as ``<= 76 GiB``, whose quantity ``parse`` reads."""
+
+    def check(value: object) -> Bound:
+        if not isinstance(value, str):
+            raise ValueError(f'expected a comparison as "<= 10", found {kind_of(value)}')
+        try:
+            return parse_bound(value, parse)
+        except UnitError as error:
+            raise ValueError(str(error)) from None
+
+    return BeforeValidator(check)

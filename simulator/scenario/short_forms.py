@@ -1,0 +1,46 @@
+"""Short forms written out: ``model: llama-2-7b`` means ``model: {preset: llama-2-7b}``."""
+
+from __future__ import annotations
+
+from simulator.scenario.node import Map, Node, Origin, Scalar, find, place, scalar
+
+Path = tuple[str, ...]
+
+_FIRST_KEYS: dict[Path, str] = {
+    ("model",): "preset",
+    ("training", "optimizer"): "name",
+    ("training", "activation_checkpointing"): "mode",
+}
+_FUSED = "adamw-fused"
+
+
+def spell_out(tree: Map) -> Map:
+    """``tree`` with every short form as its map, at the place of the short form."""
+    for path, key in _FIRST_KEYS.items():
+        node = find(tree, path)
+        if isinstance(node, Scalar) and node.value is not None:
+            tree = place(tree, path, _map_of(key, node))
+    return tree
+
+
+def _map_of(key: str, node: Scalar) -> Map:
+    values: dict[str, Node] = {key: node}
+    if key == "name" and node.value == _FUSED:
+        values = {
+            "name": scalar("adamw", node.origin),
+            "implementation": scalar("fused", node.origin),
+        }
+    origins: dict[str, Origin] = dict.fromkeys(values, node.origin)
+    return Map(values, node.origin, origins)
+
+
+def without_nulls(node: Map, keep: frozenset[Path] = frozenset(), path: Path = ()) -> Map:
+    """``node`` without the keys set to null, which mean *left out*; those of ``keep`` stay."""
+    kept: dict[str, Node] = {}
+    for key, item in node.items.items():
+        here = (*path, key)
+        if isinstance(item, Map):
+            kept[key] = without_nulls(item, keep, here)
+        elif not isinstance(item, Scalar) or item.value is not None or here in keep:
+            kept[key] = item
+    return Map(kept, node.origin, node.keys)

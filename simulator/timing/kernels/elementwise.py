@@ -1,0 +1,27 @@
+"""Seconds of a kernel that memory bounds: a start, then its bytes at a fraction of HBM's rate."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from simulator.errors import ProgramError
+from simulator.hardware.gpu import Gpu
+from simulator.program.kernels import Elementwise
+from simulator.timing.constants import constants
+
+
+def elementwise_seconds(kernel: Elementwise, gpu: Gpu) -> float:
+    """Seconds of ``kernel`` alone on ``gpu``: 3 us + bytes / (h · HBM).
+
+    h by kind is in ``data/kernels.json`` with its source; FLOPs do not count.
+    """
+    t0, h = _class(kernel.kind)
+    return t0 + (kernel.read + kernel.written) / (h * gpu.hbm_bytes_per_s)
+
+
+@cache
+def _class(kind: str) -> tuple[float, float]:
+    known = constants("kernels")["elementwise"]
+    if kind not in known["classes"]:
+        raise ProgramError(f"no element-wise class {kind!r}; known: {', '.join(known['classes'])}")
+    return known["t0_us"] * 1e-6, known["classes"][kind]["h"]

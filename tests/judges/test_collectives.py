@@ -1,0 +1,188 @@
+"""The judge of ``ALGORITHMS``: whoever joins that dict must move the right data, and count it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from simulator.hardware.cluster import Cluster
+from simulator.hardware.topologies import build, find_topology
+from simulator.timing.collectives import ALGORITHMS, Algorithm, Pattern, choose, cost
+from simulator.timing.collectives.placement import domains
+from tests.timing.star_cluster import StarCluster
+
+KINDS = ("all_gather", "reduce_scatter", "all_reduce")
+GIB = 1 << 30
+
+CLUSTERS: dict[str, Cluster] = {
+    "DGX H100": build(find_topology("dgx-h100"), nodes=3),
+    "DGX A100, 6 GPUs": build(find_topology("dgx-a100"), nodes=2, gpus_per_node=6),
+    "DGX H100, two units": build(find_topology("dgx-h100"), nodes=34),
+    "one node": StarCluster(1),
+    "four nodes": StarCluster(4),
+    "two GPUs a NIC": StarCluster(3, gpus=8, nics=4),
+    "four NICs a GPU": StarCluster(2, gpus=2, nics=8),
+    "one NIC a node": StarCluster(2, gpus=4, nics=1),
+    "racks": StarCluster(6, gpus=4, nics=4, nodes_a_switch=3),
+}
+GROUPS = {
+    "a DGX H100": ("DGX H100", tuple(range(8, 16))),
+    "three DGX H100": ("DGX H100", tuple(range(24))),
+    "two of six A100": ("DGX A100, 6 GPUs", (2, 3, 8, 9)),
+    "two DGX A100": ("DGX A100, 6 GPUs", tuple(range(12))),
+    "over the spines": ("DGX H100, two units", tuple(range(248, 264))),
+    "all of one node": ("one node", tuple(range(8))),
+    "three of one node": ("one node", (1, 4, 6)),
+    "a pair": ("one node", (0, 1)),
+    "a rank alone": ("one node", (3,)),
+    "all of four nodes": ("four nodes", tuple(range(32))),
+    "shuffled": ("four nodes", (9, 0, 25, 17, 8, 1, 24, 16)),
+    "one a node": ("four nodes", (5, 13, 21, 29)),
+    "half a node each": ("four nodes", (0, 1, 2, 3, 8, 9, 10, 11)),
+    "no common rail": ("four nodes", (0, 1, 10, 11)),
+    "uneven": ("four nodes", (0, 1, 2, 3, 8, 9)),
+    "two GPUs a NIC": ("two GPUs a NIC", tuple(range(24))),
+    "four NICs a GPU": ("four NICs a GPU", tuple(range(4))),
+    "one NIC a node": ("one NIC a node", tuple(range(8))),
+    "one rack": ("racks", tuple(range(12))),
+    "two racks": ("racks", tuple(range(24))),
+}
+
+
+def trials() -> Iterator[object]:
+    for name, algorithm in ALGORITHMS.items():
+        for group, (where, members) in GROUPS.items():
+            for kind in KINDS:
+                if algorithm.applies(kind, members, CLUSTERS[where]):
+                    yield pytest.param(algorithm, kind, group, id=f"{name}-{kind}-{group}")
+
+
+trial = pytest.mark.parametrize(("algorithm", "kind", "group"), list(trials()))
+
+
+def pattern_of(algorithm: Algorithm, kind: str, group: str) -> tuple[Pattern, Cluster]:
+    where, members = GROUPS[group]
+    return algorithm.pattern(kind, members, CLUSTERS[where]), CLUSTERS[where]
+
+
+def closed_form(kind: str, n: int) -> float:
+    """Bytes that each rank must send per byte of S: a pass is (n-1)/n."""
+    return {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2}[kind] * (n - 1) / n
+
+
+def replay(algorithm: Algorithm, kind: str, n: int) -> list[dict[int, Counter[int]]]:
+    """What each position holds at the end: chunk -> how often each position's part is in it."""
+    if kind == "all_gather":
+        held = [{p: Counter([p])} for p in range(n)]
+    else:
+        held = [{chunk: Counter([p]) for chunk in range(n)} for p in range(n)]
+    for step in algorithm.steps(kind, n):
+        arriving = [(one, Counter(held[one.source][one.chunk])) for one in step]
+        for one, content in arriving:
+            if one.reduce:
+                held[one.target][one.chunk] = held[one.target][one.chunk] + content
+            else:
+                held[one.target][one.chunk] = content
+    return held
+
+
+@trial
+def test_every_member_ends_with_exactly_the_right_chunks(
+    algorithm: Algorithm, kind: str, group: str
+) -> None:
+    n = len(GROUPS[group][1])
+    held = replay(algorithm, kind, n)
+    summed = Counter(range(n))
+    for position in range(n):
+        if kind == "all_gather":
+            assert held[position] == {chunk: Counter([chunk]) for chunk in range(n)}
+        elif kind == "all_reduce":
+            assert held[position] == dict.fromkeys(range(n), summed)
+        else:
+            assert held[position][position] == summed
+
+
+@trial
+def test_bytes_sent_are_bytes_received_are_the_closed_form(
+    algorithm: Algorithm, kind: str, group: str
+) -> None:
+    n = len(GROUPS[group][1])
+    sent, received = Counter[int](), Counter[int]()
+    for step in algorithm.steps(kind, n):
+        for one in step:
+            assert one.source != one.target
+            sent[one.source] += 1
+            received[one.target] += 1
+    factor = closed_form(kind, n)
+    for position in range(n):
+        assert sent[position] / n == received[position] / n == pytest.approx(factor)
+    pattern, _ = pattern_of(algorithm, kind, group)
+    assert pattern.factor == pytest.approx(factor)
+
+
+@trial
+def test_loads_are_what_the_schedule_puts_on_the_links(
+    algorithm: Algorithm, kind: str, group: str
+) -> None:
+    pattern, cluster = pattern_of(algorithm, kind, group)
+    members = GROUPS[group][1]
+    n = len(members)
+    channels = algorithm.channels(members, cluster)
+    assert sum(channel.share for channel in channels) == pytest.approx(1.0)
+    loads: dict[int, float] = defaultdict(float)
+    for order, rail, share in channels:
+        assert sorted(order) == sorted(members)
+        for step in algorithm.steps(kind, n):
+            for one in step:
+                hop = order[one.source], order[one.target]
+                for link in cluster.route(*hop, rail):
+                    loads[link] += share / n
+    assert dict(pattern.loads) == pytest.approx(dict(loads))
+
+
+@trial
+def test_it_never_beats_the_ports_of_a_member_or_a_domain(
+    algorithm: Algorithm, kind: str, group: str
+) -> None:
+    pattern, cluster = pattern_of(algorithm, kind, group)
+    members = GROUPS[group][1]
+    seconds = cost(pattern, GIB, cluster) - pattern.latency_s(GIB)
+    n = len(members)
+    for member in members:
+        name = cluster.devices[member].name
+        ports = sum(link.bytes_per_s for link in cluster.links if link.source == name)
+        assert seconds >= closed_form(kind, n) * GIB / ports * (1 - 1e-9)
+    passes = closed_form(kind, n) * n / max(1, n - 1)
+    for domain in domains(members, cluster):
+        outside = n - len(domain)
+        nodes = {f"node{cluster.devices[member].node}" for member in domain}
+        out = [
+            link.bytes_per_s
+            for link in cluster.links
+            if link.kind == "nic" and link.source.split("/")[0] in nodes
+        ]
+        if outside:  # a domain must get what the others hold, and give the same to them
+            assert seconds >= passes * outside / n * GIB / sum(out) * (1 - 1e-9)
+
+
+@trial
+def test_order_of_ranks_and_size_change_no_load(
+    algorithm: Algorithm, kind: str, group: str
+) -> None:
+    pattern, cluster = pattern_of(algorithm, kind, group)
+    again = algorithm.pattern(kind, GROUPS[group][1][::-1], cluster)
+    assert again == pattern
+    assert pattern.latency_s(0) <= pattern.latency_s(GIB)
+    assert cost(pattern, GIB, cluster) <= cost(pattern, 2 * GIB, cluster)
+
+
+def test_the_chosen_pattern_is_the_cheapest() -> None:
+    cluster, members = CLUSTERS["four nodes"], tuple(range(32))
+    best = min(
+        cost(algorithm.pattern("all_reduce", members, cluster), GIB, cluster)
+        for algorithm in ALGORITHMS.values()
+        if algorithm.applies("all_reduce", members, cluster)
+    )
+    assert cost(choose("all_reduce", GIB, members, cluster), GIB, cluster) == best

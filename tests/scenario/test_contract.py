@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from simulator.errors import ScenarioError
+from simulator.scenario import Scenario
+from simulator.scenario.contract import HARMLESS
+from simulator.scenario.schema import section_paths
+from tests.scenario.conftest import TINY, Load
+
+HONOURED: dict[str, Any] = {
+    "name": "other",
+    "model.preset": "llama-2-13b",
+    "model.layers": 2,
+    "model.hidden": 8192,
+    "model.ffn": 1024,
+    "model.heads": 64,
+    "model.kv_heads": 8,
+    "model.vocab": 1024,
+    "model.head_dim": 64,
+    "model.style": None,  # one choice so far
+    "model.rms_norm": "composite",
+    "model.kv_expand": "false",
+    "cluster.topology": "dgx-h100",
+    "cluster.nodes": 2,
+    "cluster.gpus_per_node": 4,
+    "cluster.gpu": "h200-sxm",
+    "cluster.reserved": "2 GiB",
+    "parallelism.framework": None,
+    "parallelism.dp_shard": None,  # only the size of the world is allowed
+    "parallelism.fsdp.wrap": None,
+    "parallelism.fsdp.reshard_after_forward": "false",
+    "parallelism.fsdp.reshard_last_block": "false",
+    "training.seq_len": 1024,
+    "training.micro_batch": 2,
+    "training.precision": "pure-bf16",
+    "training.optimizer.name": None,
+    "training.optimizer.implementation": "fused",
+    "training.clip_grad_norm": 1.0,
+    "training.activation_checkpointing.mode": "full",
+    "training.attention": None,
+    "training.loss": None,
+    "expect.fits": "true",
+    "expect.peak_allocated": "'<= 76 GiB'",
+    "expect.peak_reserved": "'<= 76 GiB'",
+    "expect.step_time": "'< 3 s'",
+    "expect.mfu": "'>= 0.38'",
+    "expect.tokens_per_s_per_gpu": "'> 5000'",
+    "measured.peak_allocated": "67 GiB",
+    "measured.peak_active": "67 GiB",
+    "measured.peak_reserved": "67 GiB",
+    "measured.peak_device": "67 GiB",
+    "measured.host_peak": "67 GiB",
+    "measured.of": "last",
+    "measured.tokens_per_s_per_gpu": 5605,
+    "measured.step_time": "2.92 s",
+    "measured.fits": "true",
+    "measured.trust": "C",
+    "measured.source": "a log",
+}
+"""Every honoured key with a value that is not its default."""
+
+
+def test_every_honoured_key_is_held_here() -> None:
+    keys = {
+        ".".join((*path, key))
+        for path, section in section_paths().items()
+        for key in section.model_fields
+        if (*path, key) not in section_paths()
+    }
+    assert set(HONOURED) == keys | {"name"}
+
+
+def seen(scenario: Scenario) -> tuple[object, ...]:
+    return (
+        scenario.name,
+        scenario.model,
+        scenario.cluster,
+        scenario.plan,
+        scenario.expect,
+        scenario.measured,
+    )
+
+
+@pytest.mark.parametrize("key", [key for key, value in HONOURED.items() if value is not None])
+def test_no_honoured_key_is_dead(load_text: Load, key: str) -> None:
+    text = TINY + "measured: {fits: false}\n"
+    assert seen(load_text(text, [f"{key}={HONOURED[key]}"])) != seen(load_text(text))
+
+
+def as_yaml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@pytest.mark.parametrize("key", HARMLESS)
+def test_a_key_for_later_is_accepted_where_it_asks_for_nothing(load_text: Load, key: str) -> None:
+    for value in ("null", *map(as_yaml, HARMLESS[key])):
+        assert seen(load_text(TINY, [f"{key}={value}"])) == seen(load_text(TINY))
+
+
+@pytest.mark.parametrize("key", HARMLESS)
+@pytest.mark.parametrize("value", ["8", "something", "{a: 1}", "[1]"])
+def test_a_key_for_later_is_refused_by_name(load_text: Load, key: str, value: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_text(TINY, [f"{key}={value}"])
+    assert f"{key}: not yet supported in this version: {key}" in str(caught.value)
+
+
+def test_true_is_no_one(load_text: Load) -> None:
+    with pytest.raises(ScenarioError, match="not yet supported"):
+        load_text(TINY, ["parallelism.tp=true"])
+
+
+def test_the_refusal_says_what_was_found_and_where(load_text: Load) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_text(TINY + "offload: {optimizer: host}\n")
+    assert str(caught.value).endswith(
+        "s.yaml:6:11: offload.optimizer: not yet supported in this version: "
+        "offload.optimizer = host; allowed: none, or leave it out"
+    )
+
+
+def test_unknown_keys_among_those_for_later(load_text: Load) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_text(TINY, ["offload.optimiser=none", "software=2.6"])
+    assert "offload.optimiser: unknown key; did you mean 'optimizer'?" in str(caught.value)
+    assert "software: not yet supported in this version; expected a map of" in str(caught.value)
