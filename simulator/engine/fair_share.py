@@ -40,7 +40,7 @@ def fair_share(capacities: Sequence[int], flows: Sequence[Weights]) -> list[int]
     while rising:
         levels = {link: left[link] // weight for link, weight in load.items() if weight}
         level = min(levels.values())
-        full = {min(link for link, at in levels.items() if at == level)}
+        full = {link for link, at in levels.items() if at == level}
         still = []
         for flow in rising:
             if full.isdisjoint(link for link, _ in flows[flow]):

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from simulator.kernels import Elementwise
 from simulator.lowering.recompute import Recompute
 from simulator.lowering.writer import BlockWriter
 from simulator.model.graph import Graph, Op
 from simulator.program.instructions import Category, Stream, Tensor
-from simulator.program.kernels import Elementwise
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from simulator.dtypes import DType
+from simulator.kernels import Elementwise
 from simulator.lowering.autograd import Gradient, write_backward, write_forward
 from simulator.lowering.framework import Framework
 from simulator.lowering.units import LOSS, Kind
@@ -13,7 +14,6 @@ from simulator.model.decoder import Decoder
 from simulator.model.graph import Graph
 from simulator.plan.plan import Training
 from simulator.program.instructions import Category, Tensor
-from simulator.program.kernels import Elementwise
 
 
 class Bodies:

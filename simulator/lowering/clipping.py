@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from simulator.dtypes import DType
+from simulator.kernels import Elementwise
 from simulator.lowering.writer import BlockWriter
 from simulator.program.instructions import Category, Collective, Stream, Tensor
-from simulator.program.kernels import Elementwise
 
 MODULE = "optimizer"
 

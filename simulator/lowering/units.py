@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from simulator.kernels import Attention
 from simulator.lowering.recompute import Recompute, plan_recompute
 from simulator.model.decoder import Decoder
 from simulator.model.graph import Graph
-from simulator.program.kernels import Attention
 
 LOSS = "loss"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from simulator.kernels import Kernel
 from simulator.program.instructions import (
     Alloc,
     Collective,
@@ -20,7 +21,6 @@ from simulator.program.instructions import (
     Tensor,
     Wait,
 )
-from simulator.program.kernels import Kernel
 from simulator.program.program import Block
 
 FIRST_LOCAL = 1 << 16

@@ -12,8 +12,8 @@ from dataclasses import replace
 from math import prod
 
 from simulator.dtypes import DType
+from simulator.kernels import Kernel
 from simulator.model.graph import BackwardStep, GradTensor, Graph, Op, Value, Weight
-from simulator.program.kernels import Kernel
 
 
 class Frame:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulator.dtypes import DType
-from simulator.program.kernels import Kernel
+from simulator.kernels import Kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from simulator.dtypes import DType
-from simulator.program.kernels import Kernel
+from simulator.kernels import Kernel
 
 
 class Stream(Enum):

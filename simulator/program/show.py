@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from simulator.kernels import Attention, Gemm, Kernel
 from simulator.program.instructions import (
     Alloc,
     Collective,
@@ -15,7 +16,6 @@ from simulator.program.instructions import (
     Record,
     Wait,
 )
-from simulator.program.kernels import Attention, Gemm, Kernel
 from simulator.program.program import Block, Program
 
 

@@ -46,7 +46,7 @@ def by_phase(result: Result) -> Section:
     for p in memory.phases:
         here = (p.step, p.phase) == (memory.peak_step, memory.peak_phase)
         share = p.peak_allocated_bytes / max(memory.peak_allocated_bytes, 1)
-        place = f"{p.at}: {p.tensor}" + (" ◀ peak" if here else "")
+        place = (f"{p.at}: {p.tensor}" if p.tensor else "nothing") + (" ◀ peak" if here else "")
         size = gib(p.peak_allocated_bytes, 2)
         rows.append((str(p.step), p.phase, size, bar(share, 16).ljust(16), place))
     return Section(

@@ -49,7 +49,7 @@ def where_time_goes(result: Result) -> Section | None:
         return None
     parts = {name: value for name, value in result.time.to_json().items() if value}
     rows = [
-        (_TIME_WORDS[name], format_time(value), percent(value, step, 1), bar(value / step))
+        (_TIME_WORDS[name], format_time(value, 4), percent(value, step, 1), bar(value / step))
         for name, value in sorted(parts.items(), key=lambda item: -(item[1] or 0.0))
         if value is not None
     ]

@@ -64,9 +64,8 @@ def _draw(ax: Axes, scene: TimelineScene, window: Window, *, labels: bool) -> No
         for kind in SpanKind:
             bars = part.bars(kind, -1.0 if labels else pixel)
             waits = kind in (SpanKind.IDLE_COMMUNICATION, SpanKind.IDLE_HOST)
-            least = pixel if waits else 0.0  # a wait stays visible however short
             ax.broken_barh(
-                [(start, max(length, least)) for start, length in bars],
+                [(start, max(length, pixel)) for start, length in bars],  # visible however short
                 (y - _HEIGHT / 2, _HEIGHT),
                 facecolors=SPAN_COLOURS[kind],
                 edgecolors="white",
@@ -90,7 +89,7 @@ def _labels(ax: Axes, lane: Lane, y: int, pixel: float) -> None:
         text = label.removeprefix(f"{lane.name} ")
         text = f"waits: {text}" if kind == SpanKind.IDLE_COMMUNICATION else text
         room = int((end - start) / pixel / _CHARACTER_PIXELS) - 1
-        if kind == SpanKind.IDLE_HOST or room < 4:
+        if kind == SpanKind.IDLE_HOST or room < 4 or not label:
             continue
         text = text if len(text) <= room else text[: room - 1] + "…"
         style: dict[str, Any] = {"ha": "center", "va": "center", "color": "white", "fontsize": 9.5}

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from simulator.errors import UserError
 from simulator.program.instructions import Stream
 from simulator.trace.curve import peak_class
-from simulator.trace.memory import CallFacts
+from simulator.trace.memory import CallFacts, MemoryReport
 from simulator.trace.steps import COMPUTE_STREAM, step_windows
-from simulator.trace.timeline import SpanKind
+from simulator.trace.timeline import SpanKind, Spans, Timeline
 from simulator.trace.trace import Trace
 
 Floats = NDArray[np.float64]
@@ -72,29 +72,29 @@ def build_timeline(trace: Trace, rank: int | None) -> TimelineScene:
     if trace.timeline is None:
         raise UserError("no timeline to draw: the run was memory-only")
     c = peak_class(trace) if rank is None else trace.class_of_rank[rank]
-    facts, times = trace.memory[c].calls, trace.timeline.calls[c]
-    begin, end = step_windows(facts, times)[-1]
-    step = max(facts.step)
-    ms = (times.compute_start - begin) / 1e6, (times.compute_end - begin) / 1e6
-    step_ms = (end - begin) / 1e6
+    report, times = trace.memory[c], trace.timeline.calls[c]
+    begin, end = step_windows(report.calls, times)[-1]
+    start_ms, end_ms = (times.compute_start - begin) / 1e6, (times.compute_end - begin) / 1e6
+    modules = modules_of_calls(report)
     return TimelineScene(
         trace=trace,
         rank=trace.class_of_rank.index(c) if rank is None else rank,
-        step=step,
-        step_ms=step_ms,
-        lanes=_lanes(trace, c, begin, end),
+        step=max(report.calls.step),
+        step_ms=(end - begin) / 1e6,
+        lanes=_lanes(trace.timeline, c, (begin, end), modules),
         zooms=tuple(
-            (words, (max(a, 0.0), min(b, step_ms)))
+            zoom
             for phase in ("forward", "backward")
-            for words, a, b in _layer_of(facts, step, phase, *ms)
+            for zoom in _zoom_of(report.calls, modules, phase, start_ms, end_ms)
         ),
     )
 
 
-def _lanes(trace: Trace, rank_class: int, begin: int, end: int) -> tuple[Lane, ...]:
-    """The streams that have spans between ``begin`` and ``end`` (ns), the compute stream first."""
-    assert trace.timeline is not None
-    spans = trace.timeline.spans
+def _lanes(
+    timeline: Timeline, rank_class: int, window: tuple[int, int], modules: tuple[str, ...]
+) -> tuple[Lane, ...]:
+    """The streams that have spans in ``window`` (ns), the compute stream first."""
+    spans, (begin, end) = timeline.spans, window
     inside = (spans.rank_class == rank_class) & (spans.end > begin) & (spans.start < end)
     lanes = []
     for stream in np.unique(np.append(spans.stream[inside], COMPUTE_STREAM)).tolist():
@@ -104,7 +104,7 @@ def _lanes(trace: Trace, rank_class: int, begin: int, end: int) -> tuple[Lane, .
             Lane(
                 name="compute" if stream == COMPUTE_STREAM else _STREAM_NAMES[stream],
                 kind=spans.kind[rows],
-                label=tuple(spans.names[n] for n in spans.name[rows].tolist()),
+                label=tuple(_label(spans, row, modules) for row in rows.tolist()),
                 start=np.maximum((spans.start[rows] - begin) / 1e6, 0.0),
                 end=(np.minimum(spans.end[rows], end) - begin) / 1e6,
             )
@@ -112,23 +112,47 @@ def _lanes(trace: Trace, rank_class: int, begin: int, end: int) -> tuple[Lane, .
     return tuple(lanes)
 
 
-def _layer_of(
-    facts: CallFacts, step: int, phase: str, start: Floats, end: Floats
-) -> list[tuple[str, float, float]]:
-    """(words, start, end) of the middle layer in one phase, its neighbours' edges included.
+def _label(spans: Spans, row: int, modules: tuple[str, ...]) -> str:
+    """The module of kernels on the compute stream; elsewhere the span's own name."""
+    kernels = spans.kind[row] in (SpanKind.COMPUTE, SpanKind.OPTIMIZER)
+    if kernels and spans.stream[row] != COMPUTE_STREAM:
+        return ""
+    return modules[spans.call[row]] if kernels else spans.names[spans.name[row]]
 
-    With many micro-batches: of the first. Without layers: nothing.
+
+def modules_of_calls(report: MemoryReport) -> tuple[str, ...]:
+    """What each call runs, by the first hook that it enters; its own name where it enters none."""
+    names = list(report.calls.name)
+    for mark in reversed(report.marks):
+        hook, _, module = mark.mark.partition(":")
+        if hook.startswith("pre_") and module:
+            names[mark.call] = module
+    return tuple(names)
+
+
+def _zoom_of(
+    facts: CallFacts, modules: tuple[str, ...], phase: str, start: Floats, end: Floats
+) -> list[tuple[str, Window]]:
+    """(words, window) of the middle layer of the last step in one phase, with a margin.
+
+    With many micro-batches: of the first. Without layers: the middle call. Calls that take no
+    time have no picture.
     """
-    calls: dict[int, list[int]] = {}
-    for i, (s, p, name) in enumerate(zip(facts.step, facts.phase, facts.name, strict=True)):
-        found = _LAYER.search(name)
-        if s == step and p == phase and found:
-            calls.setdefault(int(found.group(1)), []).append(i)
-    if not calls:
+    mine = [
+        i
+        for i, key in enumerate(zip(facts.step, facts.phase, strict=True))
+        if key == (max(facts.step), phase) and end[i] > start[i]
+    ]
+    if not mine:
         return []
-    layer = sorted(calls)[len(calls) // 2]
-    first = last = calls[layer][0]
-    while last + 1 in calls[layer]:
+    of_layer: dict[int, list[int]] = {}
+    for i in mine:
+        if found := _LAYER.search(modules[i]):
+            of_layer.setdefault(int(found.group(1)), []).append(i)
+    middle = of_layer[sorted(of_layer)[len(of_layer) // 2]] if of_layer else [mine[len(mine) // 2]]
+    first = last = middle[0]
+    while last + 1 in middle:
         last += 1
     margin = 0.2 * (end[last] - start[first])
-    return [(f"layers.{layer}, {phase}", start[first] - margin, end[last] + margin)]
+    window = (max(start[first] - margin, 0.0), min(end[last] + margin, float(end[-1])))
+    return [(f"{modules[first]}, {phase}", window)]

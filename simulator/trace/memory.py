@@ -68,7 +68,7 @@ class MemoryCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFacts:
-    """What a view needs to know of each call: ``phase[i]`` is a Phase value, ``module[i]`` a name."""
+    """What a view needs to know of each call: its step, its phase's value, its block's name."""
 
     step: tuple[int, ...]
     phase: tuple[str, ...]

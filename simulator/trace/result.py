@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from simulator.errors import UserError
 from simulator.trace.curve import curve_json, peak_class
 from simulator.trace.memory import MemoryReport, PhasePeak
@@ -25,6 +27,8 @@ __all__ = ["Result", "Views", "curve_json", "summarise"]
 
 SHOWN_STEPS = (0, 1)
 """The steps whose phases a result lists: optimizer states are born in the first."""
+
+_PHASES = ("init", "forward", "backward", "optimizer")
 
 
 class Views(Protocol):
@@ -165,13 +169,11 @@ def _memory(trace: Trace) -> MemoryResult:
 
 def _phases(report: MemoryReport) -> tuple[PhaseResult, ...]:
     """(0, init), then forward, backward and optimizer of steps 0 and 1: the highest of each."""
-    highest: dict[tuple[int, str], PhasePeak] = {}
-    for phase in report.phases:
-        key = (phase.step, phase.phase)
-        if phase.step in SHOWN_STEPS and (
-            key not in highest or phase.allocated > highest[key].allocated
-        ):
-            highest[key] = phase
+    highest = _quiet_phases(report)
+    for found in report.phases:
+        known = highest.get((found.step, found.phase))
+        if known is None or found.allocated > known.allocated:
+            highest[found.step, found.phase] = found
     return tuple(
         PhaseResult(
             step=p.step,
@@ -182,8 +184,35 @@ def _phases(report: MemoryReport) -> tuple[PhaseResult, ...]:
             tensor=p.tensor,
             breakdown=dict(p.breakdown),
         )
-        for p in highest.values()
+        for p in sorted(highest.values(), key=lambda p: (p.step, _PHASES.index(p.phase)))
+        if p.step in SHOWN_STEPS
     )
+
+
+def _quiet_phases(report: MemoryReport) -> dict[tuple[int, str], PhasePeak]:
+    """What is held on entry to each phase that allocates nothing, as an optimizer in place."""
+    loud = {(p.step, p.phase) for p in report.phases}
+    quiet: dict[tuple[int, str], PhasePeak] = {}
+    curve, calls = report.curve, report.calls
+    for call, (key, name) in enumerate(
+        zip(zip(calls.step, calls.phase, strict=True), calls.name, strict=True)
+    ):
+        row = int(np.searchsorted(curve.call, call)) - 1
+        if key in loud or key in quiet or row < 0:
+            continue
+        held = zip(curve.categories, curve.bytes[row].tolist(), strict=True)
+        breakdown = {category: size for category, size in held if size}
+        quiet[key] = PhasePeak(
+            step=key[0],
+            phase=key[1],
+            allocated=sum(breakdown.values()),
+            at=key[1] if key[1] == "optimizer" else name,
+            tensor="",
+            breakdown=breakdown,
+            call=call,
+            fraction=0.0,
+        )
+    return quiet
 
 
 def _time(trace: Trace, rank_class: int | None) -> TimeResult:

@@ -11,6 +11,7 @@ from simulator.dtypes import DType
 from simulator.engine import NO_OVERLAP_COST, Prices
 from simulator.hardware.cluster import Cluster, Device, Link
 from simulator.hardware.gpu import Gpu
+from simulator.kernels import Elementwise
 from simulator.program.instructions import (
     Collective,
     HostWait,
@@ -20,7 +21,6 @@ from simulator.program.instructions import (
     Stream,
     Wait,
 )
-from simulator.program.kernels import Elementwise
 from simulator.program.program import Block, Call, Phase, Program
 from simulator.timing.collectives import Pattern
 from simulator.trace.timeline import SpanKind, Timeline

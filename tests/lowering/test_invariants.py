@@ -15,13 +15,13 @@ from math import prod
 
 from hypothesis import given
 
+from simulator.kernels import Attention, Gemm
 from simulator.lowering.lower import decoder_of, lower
 from simulator.lowering.recompute import plan_recompute
 from simulator.memory.ledger import replay
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Plan
 from simulator.program.instructions import Alloc, Category, Launch, rounded
-from simulator.program.kernels import Attention, Gemm
 from simulator.program.program import Program
 from simulator.program.verify import verify
 from tests.strategies import make_plan, models, plans

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from simulator.dtypes import DType
+from simulator.kernels import Attention, Gemm
 from simulator.lowering.recompute import plan_recompute
 from simulator.model.count import flops_per_token
 from simulator.model.decoder import Decoder, Shape
 from simulator.model.families import FAMILIES
 from simulator.model.graph import Graph
 from simulator.model.presets import PRESETS
-from simulator.program.kernels import Attention, Gemm
 from tests.recorded import DATA
 
 RECORDED: dict[str, Any] = json.loads((DATA / "recorded_model.json").read_text())

@@ -11,7 +11,7 @@ import pytest
 
 from simulator.dtypes import DType
 from simulator.hardware.topologies import build, find_topology
-from simulator.program.kernels import Attention, Gemm
+from simulator.kernels import Attention, Gemm
 from simulator.timing.kernels import kernel_seconds
 from tests.timing.measured import errors, points
 

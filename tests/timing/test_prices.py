@@ -8,8 +8,8 @@ import pytest
 
 from simulator.dtypes import DType
 from simulator.errors import ProgramError, UnknownNameError
+from simulator.kernels import Attention, Elementwise, Gemm
 from simulator.program.instructions import Alloc, Category, Launch, Mark, Stream, Tensor
-from simulator.program.kernels import Attention, Elementwise, Gemm
 from simulator.program.program import Block
 from simulator.timing.constants import constants
 from simulator.timing.families import lender

@@ -57,14 +57,18 @@ class RailCluster:
         return self._node.nics
 
     def route(self, source: int, target: int, rail: int | None = None) -> tuple[int, ...]:
-        """Indexes into ``links`` from device to device; see Cluster."""
+        """Indexes into ``links`` from device to device; see Cluster. Raises IndexError."""
         node = self._node
+        if not (0 <= source < len(self.devices) and 0 <= target < len(self.devices)):
+            raise IndexError(f"no device {source} or {target} of {len(self.devices)}")
         (a, local_a), (b, local_b) = divmod(source, node.gpus), divmod(target, node.gpus)
         base_a, base_b = a * node.links, b * node.links
         if a == b:
             return tuple([base_a + link for link in node.to_gpu[local_a][local_b]])
         if rail is None:
             rail = self._own_rail[local_a]
+        elif not 0 <= rail < node.nics:
+            raise IndexError(f"no rail {rail} of {node.nics}")
         return (
             *[base_a + link for link in node.to_nic[local_a][rail]],
             *self._between(a, b, rail),

@@ -9,12 +9,12 @@ last gathered buffer of forward and waits for the last reduction of backward.
 from __future__ import annotations
 
 from simulator.dtypes import DType
+from simulator.kernels import Elementwise
 from simulator.lowering.framework.shards import Shard, shards_of
 from simulator.lowering.units import Kind
 from simulator.lowering.writer import BlockWriter
 from simulator.plan.plan import Plan
 from simulator.program.instructions import Category, Collective, Stream, Tensor
-from simulator.program.kernels import Elementwise
 
 GATHERING = (Stream.ALL_GATHER_COPY_IN, Stream.ALL_GATHER)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.dtypes import DType
+from simulator.kernels import Elementwise
 from simulator.lowering.framework.shards import Shard
 from simulator.lowering.writer import BlockWriter
 from simulator.plan.plan import Precision
 from simulator.program.instructions import Category, Tensor
-from simulator.program.kernels import Elementwise
 
 MODULE = "optimizer"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from simulator.dtypes import DType
+from simulator.kernels import Attention, Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import BackwardStep, GradTensor
-from simulator.program.kernels import Attention, Elementwise
 
 
 def expand_heads(b: GraphBuilder, x: int, heads: int, name: str) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from simulator.dtypes import DType
+from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import BackwardStep, GradTensor
-from simulator.program.kernels import Elementwise
 
 
 def add(b: GraphBuilder, x: int, y: int, name: str) -> int:

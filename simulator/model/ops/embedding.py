@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import BackwardStep, GradTensor
-from simulator.program.kernels import Elementwise
 
 
 def embedding(b: GraphBuilder, batch: int, seq: int, vocab: int, hidden: int, name: str) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from simulator.kernels import Gemm
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import BackwardStep, GradTensor
-from simulator.program.kernels import Gemm
 
 
 def linear(

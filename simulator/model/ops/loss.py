@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from simulator.dtypes import DType
+from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import BackwardStep, GradTensor
 from simulator.model.ops.elementwise import cast
-from simulator.program.kernels import Elementwise
 
 
 def eager_cross_entropy(b: GraphBuilder, logits: int) -> int:

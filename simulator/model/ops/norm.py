@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from simulator.dtypes import DType
+from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import BackwardStep, GradTensor, Weight
 from simulator.model.ops.elementwise import cast
-from simulator.program.kernels import Elementwise
 
 
 def rms_norm(b: GraphBuilder, x: int, name: str, *, fused: bool) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator.hardware.gpu import Gpu
-from simulator.program.kernels import Attention, Gemm, Kernel
+from simulator.kernels import Attention, Gemm, Kernel
 from simulator.timing.kernels.attention import attention_seconds
 from simulator.timing.kernels.elementwise import elementwise_seconds
 from simulator.timing.kernels.gemm import curve_note, gemm_seconds

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from simulator.dtypes import DType
 from simulator.errors import UnknownNameError
 from simulator.hardware.gpu import Gpu
-from simulator.program.kernels import Attention
+from simulator.kernels import Attention
 from simulator.timing.constants import constants
 from simulator.timing.families import lender
 from simulator.timing.kernels.gemm import peak_flops

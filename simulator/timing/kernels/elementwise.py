@@ -6,7 +6,7 @@ from functools import cache
 
 from simulator.errors import ProgramError
 from simulator.hardware.gpu import Gpu
-from simulator.program.kernels import Elementwise
+from simulator.kernels import Elementwise
 from simulator.timing.constants import constants
 
 

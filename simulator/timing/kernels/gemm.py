@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from simulator.dtypes import DType
 from simulator.hardware.gpu import Gpu
-from simulator.program.kernels import Gemm
+from simulator.kernels import Gemm
 from simulator.timing.constants import constants
 from simulator.timing.families import lender, why_nearest
 
