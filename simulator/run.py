@@ -50,14 +50,14 @@ def simulate(
     Raises:
         UserError: the scenario is wrong, or asks for what this version does not do.
     """
-    from simulator.report import VIEWS
+    from simulator.report.views import Plots
     from simulator.scenario import load, with_changes
 
     loaded = load(scenario)
     if set:
         loaded = with_changes(loaded, set)
     result = summarise(run(loaded, steps=steps or STEPS, memory_only=memory_only))
-    return replace(result, views=VIEWS)
+    return replace(result, views=Plots())
 
 
 def run(
