@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simulator.errors import DryfitError, ScenarioError, UserError
-    from simulator.run import run, simulate
+    from simulator.run import simulate
     from simulator.scenario import Scenario, load
     from simulator.trace.result import Result, summarise
     from simulator.trace.trace import Trace
@@ -25,7 +25,6 @@ __all__ = [
     "Trace",
     "UserError",
     "load",
-    "run",
     "simulate",
     "summarise",
 ]
@@ -38,7 +37,6 @@ _HOME = {
     "Trace": "trace.trace",
     "UserError": "errors",
     "load": "scenario",
-    "run": "run",
     "simulate": "run",
     "summarise": "trace.result",
 }

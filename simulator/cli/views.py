@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,12 +43,14 @@ def resolved(asked: Asked) -> Shown:
     from simulator.cli.output import table
 
     scenario = asked.load()
+    folder = f"{scenario.directory}{os.sep}"
     values = [
         {"key": key, "value": value, "origin": origin}
         for key, (value, origin) in scenario.origins.items()
     ]
+    rows = [[v["key"], v["value"], v["origin"].removeprefix(folder)] for v in values]
     return Shown(
-        text=lambda: table(["key", "value", "from"], [list(each.values()) for each in values]),
+        text=lambda: table(["key", "value", "from"], rows),
         data=lambda: {
             "schema": "dryfit.resolved/1",
             "scenario": scenario.name,

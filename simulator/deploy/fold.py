@@ -8,7 +8,6 @@ exact. What breaks a symmetry, a slow GPU or link, splits just what it touches.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -93,26 +92,22 @@ def _incidence(
 
 def _split(now: Partition, incidence: _Incidence) -> Partition:
     """Tell apart what meets different classes, or the same ones not equally often."""
-    ranks, groups, links = now
+    rank, group, link = now
     return Partition(
         ranks=number(
-            (ranks[rank], tuple([groups[group] for group in of]))
-            for rank, of in enumerate(incidence.groups_of)
+            (rank[index], tuple([group[of] for of in groups]))
+            for index, groups in enumerate(incidence.groups_of)
         ),
         groups=number(
             (
-                groups[index],
-                _count(ranks[member] for member in members),
-                _count((links[link], load) for link, load in on.items()),
+                group[index],
+                tuple(sorted([rank[member] for member in members])),
+                tuple(sorted([(link[at], load) for at, load in on.items()])),
             )
             for index, (members, on) in enumerate(zip(incidence.members, incidence.on, strict=True))
         ),
         links=number(
-            (links[link], _count((groups[group], load) for group, load in users))
-            for link, users in enumerate(incidence.users)
+            (link[index], tuple(sorted([(group[by], load) for by, load in users])))
+            for index, users in enumerate(incidence.users)
         ),
     )
-
-
-def _count(things: Iterable[Hashable]) -> frozenset[tuple[Hashable, int]]:
-    return frozenset(Counter(things).items())

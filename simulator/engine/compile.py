@@ -48,14 +48,14 @@ class Join(NamedTuple):
     issue: int
 
 
-class Mark(NamedTuple):
+class SetEvent(NamedTuple):
     """cudaEventRecord."""
 
     stream: int
     event: int
 
 
-class Await(NamedTuple):
+class AwaitEvent(NamedTuple):
     """cudaStreamWaitEvent."""
 
     stream: int
@@ -69,7 +69,7 @@ class Pause(NamedTuple):
     issue: int
 
 
-Operation = Segment | Join | Mark | Await | Pause
+Operation = Segment | Join | SetEvent | AwaitEvent | Pause
 
 
 class Compiled(NamedTuple):
@@ -130,11 +130,11 @@ class _Compiler:
             case Record(event=event, stream=stream):
                 self.clock += self.costs.event
                 self.close(INDEX[stream])
-                self.operations.append(Mark(INDEX[stream], event))
+                self.operations.append(SetEvent(INDEX[stream], event))
             case Wait(event=event, stream=stream):
                 self.clock += self.costs.event
                 self.close(INDEX[stream])
-                self.operations.append(Await(INDEX[stream], event))
+                self.operations.append(AwaitEvent(INDEX[stream], event))
             case HostWait(event=event):
                 self.close_all()
                 self.operations.append(Pause(event, self.clock))

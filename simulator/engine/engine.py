@@ -17,8 +17,8 @@ from simulator.engine.fabric import Fabric
 from simulator.engine.host import HostRun
 from simulator.engine.issue import Issued, issue
 from simulator.engine.prices import Prices
-from simulator.engine.recorder import Names, Recorder, call_times
-from simulator.engine.stream import HOST_NAME, IDLE_COMMUNICATION, IDLE_HOST, StreamRun
+from simulator.engine.recorder import HOST_NAME, Names, Recorder, call_times
+from simulator.engine.stream import IDLE_COMMUNICATION, IDLE_HOST, StreamRun
 from simulator.errors import DeadlockError
 from simulator.trace.timeline import CallTimes, EngineCounts, Timeline
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from simulator.engine.compile import STREAMS, Await, Compiled, Join, Mark, Pause, Segment
+from simulator.engine.compile import STREAMS, AwaitEvent, Compiled, Join, Pause, Segment, SetEvent
 from simulator.program.program import Block, Call, Phase, Program
 
 Fence = tuple[int, int]
@@ -76,12 +76,12 @@ class _Issuer:
                 event = operation.event
                 fence = self.events.get(call.events[event]) if event < bound else local.get(event)
                 self.pause(fence, operation.issue)
-            elif type(operation) is Await:
+            elif type(operation) is AwaitEvent:
                 event = operation.event
                 fence = self.events.get(call.events[event]) if event < bound else local.get(event)
                 if fence is not None:
                     self.wait(operation.stream, fence)
-            elif type(operation) is Mark:
+            elif type(operation) is SetEvent:
                 fence = self.record(operation.stream, index)
                 if operation.event < bound:
                     self.events[call.events[operation.event]] = fence

@@ -11,13 +11,16 @@ from simulator.trace.timeline import CallTimes, IntColumn, Spans
 HOST = "host"
 """What a stream waits for when nothing has been launched."""
 
+HOST_NAME = 0
+"""The number of ``HOST``."""
+
 
 class Names:
-    """Strings as numbers. ``HOST`` is 0."""
+    """Strings as numbers."""
 
     def __init__(self) -> None:
         """Only ``HOST``."""
-        self._index = {HOST: 0}
+        self._index = {HOST: HOST_NAME}
 
     def __call__(self, name: str) -> int:
         """The number of ``name``."""

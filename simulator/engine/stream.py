@@ -11,13 +11,12 @@ from simulator.engine.communicator import Communicator, Meeting
 from simulator.engine.compile import Join, Segment
 from simulator.engine.device import Device
 from simulator.engine.issue import Item
-from simulator.engine.recorder import Recorder
+from simulator.engine.recorder import HOST_NAME, Recorder
 from simulator.trace.timeline import SpanKind
 
 if TYPE_CHECKING:
     from simulator.engine.host import HostRun
 
-HOST_NAME = 0
 COMPUTE, OPTIMIZER = int(SpanKind.COMPUTE), int(SpanKind.OPTIMIZER)
 COMMUNICATION = int(SpanKind.COMMUNICATION)
 IDLE_HOST, IDLE_COMMUNICATION = int(SpanKind.IDLE_HOST), int(SpanKind.IDLE_COMMUNICATION)

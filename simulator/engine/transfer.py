@@ -73,9 +73,8 @@ class Transfer:
 
     def device_computes(self, change: int) -> None:
         """One more (or one fewer: -1) of the members runs kernels."""
-        before = self._computing
         self._computing += change
-        if self._flow is not None and not (before and self._computing):
+        if self._flow is not None:
             self._flow.change(self._rate())
 
     def set_share(self, share: int) -> None:

@@ -69,11 +69,11 @@ def _draw(ax: Axes, scene: TimelineScene, window: Window, *, labels: bool) -> No
                 (y - _HEIGHT / 2, _HEIGHT),
                 facecolors=SPAN_COLOURS[kind],
                 edgecolors="white",
-                linewidth=0.6 if labels else 0.0,
+                linewidth=0.6 if labels and y == 0 else 0.0,
                 zorder=3 if waits else 2,
             )
         if labels:
-            _labels(ax, part, y, pixel)
+            _labels(ax, part, y, pixel, window[1])
     ax.set_xlim(*window)
     ax.set_ylim(len(scene.lanes) - 0.45, -0.55)
     ax.set_yticks(range(len(scene.lanes)), [lane.name for lane in scene.lanes])
@@ -81,19 +81,23 @@ def _draw(ax: Axes, scene: TimelineScene, window: Window, *, labels: bool) -> No
     ax.spines["left"].set_visible(False)
 
 
-def _labels(ax: Axes, lane: Lane, y: int, pixel: float) -> None:
-    """Names inside the spans that are wide enough for them."""
-    for kind, label, start, end in zip(
-        lane.kind.tolist(), lane.label, lane.start.tolist(), lane.end.tolist(), strict=True
-    ):
+def _labels(ax: Axes, lane: Lane, y: int, pixel: float, end: float) -> None:
+    """Names inside the spans that are wide enough, else to their right where that is free."""
+    style: dict[str, Any] = {"va": "center", "fontsize": 9.5, "zorder": 4, "clip_on": True}
+    until = [*lane.start.tolist()[1:], end]
+    for i, (kind, label) in enumerate(zip(lane.kind.tolist(), lane.label, strict=True)):
+        if kind == SpanKind.IDLE_HOST or not label:
+            continue
         text = label.removeprefix(f"{lane.name} ")
         text = f"waits: {text}" if kind == SpanKind.IDLE_COMMUNICATION else text
-        room = int((end - start) / pixel / _CHARACTER_PIXELS) - 1
-        if kind == SpanKind.IDLE_HOST or room < 4 or not label:
-            continue
-        text = text if len(text) <= room else text[: room - 1] + "…"
-        style: dict[str, Any] = {"ha": "center", "va": "center", "color": "white", "fontsize": 9.5}
-        ax.text((start + end) / 2, y, text, zorder=4, clip_on=True, **style)
+        begin, stop = float(lane.start[i]), float(lane.end[i])
+        inside, beside = (
+            int(room / pixel / _CHARACTER_PIXELS) - 1 for room in (stop - begin, until[i] - stop)
+        )
+        if len(text) <= inside:
+            ax.text((begin + stop) / 2, y, text, ha="center", color="white", **style)
+        elif len(text) <= beside:
+            ax.text(stop + 5 * pixel, y, text, ha="left", color=INK, **style)
 
 
 def _zooms(figure: Figure, whole: Axes, scene: TimelineScene) -> None:
@@ -133,15 +137,14 @@ def _legend(figure: Figure, scene: TimelineScene) -> None:
     from matplotlib.patches import Patch
 
     compute, handles = scene.lanes[0], []
+    length = {k: float((compute.end - compute.start)[compute.kind == k].sum()) for k in SpanKind}
+    rest = scene.step_ms - sum(length.values())
+    length[SpanKind.IDLE_COMMUNICATION] += length.pop(SpanKind.COMMUNICATION)
     for kind in SpanKind:
-        length = float((compute.end - compute.start)[compute.kind == kind].sum())
-        elsewhere = any((lane.kind == kind).any() for lane in scene.lanes[1:])
-        if length or elsewhere:
-            share = f" {percent(length, scene.step_ms, 1)}" if length else ""
-            handles.append(Patch(color=SPAN_COLOURS[kind], label=SPAN_WORDS[kind] + share))
-    rest = scene.step_ms - float((compute.end - compute.start).sum())
-    share = f" {percent(rest, scene.step_ms, 1)}" if rest > 1e-9 else ""
-    handles.append(Patch(color=_IDLE, label=f"idle{share}"))
+        if length.get(kind) or any((lane.kind == kind).any() for lane in scene.lanes):
+            words = f"{SPAN_WORDS[kind]} {_share(length.get(kind, 0.0), scene)}".strip()
+            handles.append(Patch(color=SPAN_COLOURS[kind], label=words))
+    handles.append(Patch(color=_IDLE, label=f"idle {_share(rest, scene)}".strip()))
     figure.legend(
         handles=handles,
         loc="upper left",
@@ -153,3 +156,7 @@ def _legend(figure: Figure, scene: TimelineScene) -> None:
         columnspacing=1.8,
         fontsize=11,
     )
+
+
+def _share(length: float, scene: TimelineScene) -> str:
+    return percent(length, scene.step_ms, 1) if length > 1e-9 else ""

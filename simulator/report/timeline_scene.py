@@ -117,7 +117,7 @@ def _label(spans: Spans, row: int, modules: tuple[str, ...]) -> str:
     kernels = spans.kind[row] in (SpanKind.COMPUTE, SpanKind.OPTIMIZER)
     if kernels and spans.stream[row] != COMPUTE_STREAM:
         return ""
-    return modules[spans.call[row]] if kernels else spans.names[spans.name[row]]
+    return modules[int(spans.call[row])] if kernels else spans.names[int(spans.name[row])]
 
 
 def modules_of_calls(report: MemoryReport) -> tuple[str, ...]:

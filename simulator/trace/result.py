@@ -191,14 +191,15 @@ def _phases(report: MemoryReport) -> tuple[PhaseResult, ...]:
 
 def _quiet_phases(report: MemoryReport) -> dict[tuple[int, str], PhasePeak]:
     """What is held on entry to each phase that allocates nothing, as an optimizer in place."""
-    loud = {(p.step, p.phase) for p in report.phases}
+    seen = {(p.step, p.phase) for p in report.phases}
     quiet: dict[tuple[int, str], PhasePeak] = {}
     curve, calls = report.curve, report.calls
-    for call, (key, name) in enumerate(
-        zip(zip(calls.step, calls.phase, strict=True), calls.name, strict=True)
-    ):
+    for call, key in enumerate(zip(calls.step, calls.phase, strict=True)):
+        if key in seen:
+            continue
+        seen.add(key)
         row = int(np.searchsorted(curve.call, call)) - 1
-        if key in loud or key in quiet or row < 0:
+        if row < 0:
             continue
         held = zip(curve.categories, curve.bytes[row].tolist(), strict=True)
         breakdown = {category: size for category, size in held if size}
@@ -206,7 +207,7 @@ def _quiet_phases(report: MemoryReport) -> dict[tuple[int, str], PhasePeak]:
             step=key[0],
             phase=key[1],
             allocated=sum(breakdown.values()),
-            at=key[1] if key[1] == "optimizer" else name,
+            at="optimizer" if key[1] == "optimizer" else calls.name[call],
             tensor="",
             breakdown=breakdown,
             call=call,

@@ -55,8 +55,9 @@ def process(*arguments: str) -> Callable[[], object]:
 
 def in_process(name: str, *, fold: bool = True, **changes: object) -> Callable[[], object]:
     """Engine and memory of two steps, from a resolved scenario to a result."""
-    from simulator import run, summarise
+    from simulator.run import run
     from simulator.scenario import load, with_changes
+    from simulator.trace.result import summarise
 
     scenario = with_changes(load(name), changes)
     return lambda: summarise(run(scenario, steps=2, fold=fold))
@@ -64,8 +65,9 @@ def in_process(name: str, *, fold: bool = True, **changes: object) -> Callable[[
 
 def memory_only(answers: int) -> Callable[[], object]:
     """Memory of ``answers`` micro-batches, from resolved scenarios, nothing kept in between."""
-    from simulator import run, summarise
+    from simulator.run import run
     from simulator.scenario import load, with_changes
+    from simulator.trace.result import summarise
 
     base = load(SMALL)
     scenarios = [with_changes(base, {"training.micro_batch": n + 1}) for n in range(answers)]

@@ -43,7 +43,7 @@ def test_errors_become_codes(
     assert outcome.code == code
     assert outcome.out == ""
     assert "Traceback" not in outcome.err
-    assert outcome.err.startswith("dryfit: ")
+    assert outcome.err.strip().startswith("dryfit: ")
 
 
 def test_a_bug_says_how_to_report_it(

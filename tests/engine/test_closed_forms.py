@@ -133,6 +133,28 @@ def test_overlap_ends_with_the_kernels():
     assert [row[3:] for row in rows(timeline) if "IDLE" not in row[1]] == [(0, 1_000), (0, 1_500)]
 
 
+def test_overlap_goes_on_from_segment_to_segment():
+    """Two segments of 415 ns do what one of 830 does."""
+    code = (collective(1_400), launch(415), Record(0, C), launch(415))
+    timeline = play(together(program(code)), prices(overlap=OVERLAP))
+    assert [row[3:] for row in rows(timeline) if "IDLE" not in row[1]] == [
+        (0, 500),
+        (500, 1_000),
+        (0, 1_500),
+    ]
+
+
+def test_overlap_lasts_while_any_member_computes():
+    """Kernels of 415 ns here and 830 there: the flow is slowed until 1000."""
+    here, there = (program((collective(1_400), launch(ns))) for ns in (415, 830))
+    timeline = play(together(here, there), prices(overlap=OVERLAP))
+    assert [row[3:] for row in rows(timeline, 0) if "IDLE" not in row[1]] == [(0, 500), (0, 1_500)]
+    assert [row[3:] for row in rows(timeline, 1) if "IDLE" not in row[1]] == [
+        (0, 1_000),
+        (0, 1_500),
+    ]
+
+
 def test_overlap_slows_kernels_in_the_latency_phase_too():
     deployment = together(program((collective(83), launch(830))), traffic=no_links)
     timeline = play(deployment, prices(overlap=OVERLAP))

@@ -1,16 +1,15 @@
 from simulator.engine.compile import (
     COMPUTE,
     INDEX,
-    Await,
+    AwaitEvent,
     HostCosts,
     Join,
-    Mark,
     Pause,
     Segment,
+    SetEvent,
     compile_block,
 )
-from simulator.program.instructions import Free, HostWait, Record, Wait
-from simulator.program.instructions import Mark as HookMark
+from simulator.program.instructions import Free, HostWait, Mark, Record, Wait
 from simulator.program.program import Block
 from tests.engine.worlds import AG, COPY, C, collective, launch
 
@@ -25,11 +24,11 @@ def compiled(*instructions):
 def test_launches_of_a_stream_are_one_segment_across_what_it_does_not_see():
     gather = collective(8, AG)
     block = compiled(
-        launch(10), Free(0), launch(1, COPY), HookMark("m"), Record(0, COPY), gather, launch(20)
+        launch(10), Free(0), launch(1, COPY), Mark("m"), Record(0, COPY), gather, launch(20)
     )
     assert block.operations == (
         Segment(INDEX[COPY], "b", (1,), (10,), 1, 11),
-        Mark(INDEX[COPY], 0),
+        SetEvent(INDEX[COPY], 0),
         Join(INDEX[AG], gather, 18),
         Segment(COMPUTE, "b", (10, 20), (5, 23), 30, 43),
     )
@@ -39,7 +38,7 @@ def test_launches_of_a_stream_are_one_segment_across_what_it_does_not_see():
 def test_what_a_stream_sees_ends_its_segment():
     block = compiled(launch(1), Record(0, C), launch(2), Wait(1, C), launch(3), collective(8, C))
     assert [type(operation) for operation in block.operations] == [
-        Segment, Mark, Segment, Await, Segment, Join,
+        Segment, SetEvent, Segment, AwaitEvent, Segment, Join,
     ]  # fmt: skip
 
 

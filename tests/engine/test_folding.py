@@ -1,5 +1,9 @@
 """Folded and unfolded runs are the same run (I14), to the ns."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -89,3 +93,25 @@ def test_twice_the_same():
     once, again = (play(deployment, prices(**COSTLY)) for _ in range(2))
     assert rows(once) == rows(again)
     assert once.counts == again.counts
+
+
+PRINT = """
+from tests.engine.test_folding import *
+deployment = deploy(fsdp(2, replicate="dp_replicate"), Star(2, 4, gpus={3: gpu("slow", 0.5)}),
+                    Mesh(sizes=(1, 4, 2, 1, 1)), choose=ring)
+timeline = play(deployment, prices(**COSTLY))
+print(timeline.counts, [rows(timeline, rank) for rank in range(8)], timeline.spans.names)
+"""
+
+
+def test_the_same_in_every_process():
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", PRINT],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in ("0", "1")
+    }
+    assert len(printed) == 1

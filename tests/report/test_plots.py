@@ -1,5 +1,7 @@
 """Pictures: the same trace gives the same bytes, and nothing that matters is lost on the way."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from synthetic import MIB, Shape, synthetic_trace, two_classes
@@ -152,6 +154,17 @@ def test_lanes_hold_one_step_and_zoom_into_the_middle_layer(trace):
     assert all((lane.start >= 0).all() for lane in scene.lanes)
     assert all((lane.end <= scene.step_ms + 1e-9).all() for lane in scene.lanes)
     assert [words for words, _ in scene.zooms] == ["layers.16, forward", "layers.16, backward"]
+
+
+def test_hooks_say_what_a_call_runs_whatever_its_block_is_named(trace):
+    report = trace.memory[0]
+    blocks = replace(report.calls, name=tuple("block after block" for _ in report.calls.name))
+    anonymous = replace(trace, memory=(replace(report, calls=blocks),))
+    zooms = [words for words, _ in build_timeline(anonymous, None).zooms]
+    assert zooms == ["layers.16, forward", "layers.16, backward"]
+    hookless = replace(trace, memory=(replace(report, calls=blocks, marks=()),))
+    zooms = [words for words, _ in build_timeline(hookless, None).zooms]
+    assert zooms == ["block after block, forward", "block after block, backward"]
 
 
 def test_closing_gaps_loses_no_time_but_the_gaps(trace):

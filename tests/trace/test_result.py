@@ -75,6 +75,18 @@ def test_phases_are_init_then_two_steps(answer):
     assert highest == answer["memory"]["peak_allocated_bytes"]
 
 
+def test_a_phase_that_allocates_nothing_holds_what_it_enters_with(trace):
+    report = trace.memory[0]
+    quiet = tuple(p for p in report.phases if (p.step, p.phase) != (1, "optimizer"))
+    result = summarise(replace(trace, memory=(replace(report, phases=quiet),)))
+    phases = [(p.step, p.phase) for p in result.memory.phases]
+    assert phases == [(0, "init"), *SIX]
+    last, call = result.memory.phases[-1], len(report.calls.name) - 1
+    entered = report.curve.bytes[report.curve.call < call][-1]
+    assert last.peak_allocated_bytes == entered.sum() == sum(last.breakdown.values())
+    assert (last.at, last.tensor) == ("optimizer", "")
+
+
 @pytest.mark.parametrize("others", [0, 3 * 2**30, 70 * 2**30])
 def test_headroom_is_what_is_left_of_the_usable_bytes(others):
     trace = synthetic_trace(Shape(others=others))

@@ -1,0 +1,263 @@
+"""Topologies and GPUs: numbers of the packaged ones, files of the user's, mistakes in them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from simulator.data import data_dir
+from simulator.dtypes import DType
+from simulator.errors import UnknownNameError, UserError
+from simulator.hardware.catalogue import gpu, gpu_names
+from simulator.hardware.cluster import Cluster
+from simulator.hardware.topologies import build, find_topology, topology_names
+
+GPU = """
+family: H100
+usable: 79 GiB
+hbm: 3 TB/s
+peaks: {bf16: 900 TFLOP/s}
+sms: 100
+tdp: 600 W
+source: a test
+"""
+
+
+def packaged(name: str) -> str:
+    return (data_dir("topologies") / f"{name}.yaml").read_text()
+
+
+def vertices(cluster: Cluster, *routes: tuple[int, ...]) -> list[list[str]]:
+    paths = []
+    for route in routes:
+        links = [cluster.links[index] for index in route]
+        paths.append([links[0].source, *(link.target for link in links)])
+    return paths
+
+
+def test_the_names() -> None:
+    assert set(gpu_names()) >= {
+        "a100-sxm-40gb",
+        "a100-sxm-80gb",
+        "b200-sxm-180gb",
+        "h100-sxm-80gb",
+        "h100-sxm-96gb-500w",
+        "h200-sxm-141gb",
+    }
+    assert set(topology_names()) >= {"dgx-a100", "dgx-a100-40gb", "dgx-h100", "hgx-h100-96gb"}
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_every_gpu_is_plausible(name: str) -> None:
+    card = gpu(name)
+    label = int(name.split("gb")[0].rpartition("-")[2])
+    assert 0.94 < card.usable_bytes / 2**30 / label <= 1.0
+    assert card.power_watts <= card.tdp_watts
+    assert card.peak_flops[DType.BF16] > card.peak_flops[DType.FP32]
+    assert card.source
+
+
+def test_the_gpu_of_torchtitans_logs() -> None:
+    card = gpu("h100-sxm-96gb-500w")
+    assert f"{card.usable_bytes / 2**30:.2f}" == "95.04"
+    assert (card.power_watts, card.tdp_watts, card.hbm_bytes_per_s) == (500, 700, 2.4e12)
+
+
+@pytest.mark.parametrize(
+    ("name", "nvlink", "pcie", "nic"),
+    [
+        ("dgx-a100", 234e9, 25e9, 24.25e9),
+        ("dgx-h100", 369e9, 55e9, 48.5e9),
+        ("hgx-h100-96gb", 369e9, 55e9, 48.5e9),
+    ],
+)
+def test_what_links_reach(name: str, nvlink: float, pcie: float, nic: float) -> None:
+    cluster = build(find_topology(name), nodes=2)
+    rates = {link.kind: link.bytes_per_s for link in cluster.links}
+    found = rates["nvlink"], rates["pcie"], rates["nic"]
+    assert found == pytest.approx((nvlink, pcie, nic))
+
+
+def test_routes_of_two_units_of_dgx_h100() -> None:
+    cluster = build(find_topology("dgx-h100"), nodes=64)
+    inside, same_unit, over_spine, other_rail = vertices(
+        cluster,
+        cluster.route(1, 5),
+        cluster.route(1, 8 + 1),
+        cluster.route(1, 8 * 40 + 1),
+        cluster.route(1, 8 + 1, rail=5),
+    )
+    assert inside == ["node0/gpu1", "node0/nvswitch", "node0/gpu5"]
+    half = ["node0/gpu1", "node0/pcie1", "node0/nic1", "unit0/leaf1"]
+    assert same_unit == [*half, "node1/nic1", "node1/pcie1", "node1/gpu1"]
+    there = ["spine8", "unit1/leaf1", "node40/nic1", "node40/pcie1", "node40/gpu1"]
+    assert over_spine == half + there
+    assert other_rail[:4] == ["node0/gpu1", "node0/nvswitch", "node0/gpu5", "node0/pcie5"]
+    assert other_rail[-3:] == ["node1/gpu5", "node1/nvswitch", "node1/gpu1"]
+
+
+def test_two_gpus_of_a_dgx_a100_share_a_pcie_switch() -> None:
+    cluster = build(find_topology("dgx-a100"))
+    first, second = cluster.to_host(0), cluster.to_host(1)
+    assert first[1:] == second[1:]
+    assert len({cluster.to_host(gpu)[1] for gpu in range(8)}) == 4
+
+
+def test_spines_are_shared_evenly_by_a_shift_of_one_unit() -> None:
+    cluster = build(find_topology("dgx-h100"), nodes=64)
+    routes = [cluster.route(8 * node, 8 * (node + 32)) for node in range(32)]
+    used = [link for route in routes for link in route if cluster.links[link].kind == "fabric"]
+    assert {used.count(link) for link in used} == {2}
+
+
+@pytest.mark.parametrize(("nics", "rails"), [(4, [0, 0, 1, 1, 2, 2, 3, 3]), (16, range(0, 16, 2))])
+def test_nics_shared_and_many(tmp_path: Path, nics: int, rails: list[int]) -> None:
+    text = packaged("dgx-a100").replace("nics: 8", f"nics: {nics}")
+    (tmp_path / "mine.yaml").write_text(text)
+    cluster = build(find_topology("mine", tmp_path), nodes=2)
+    assert cluster.nics(0) == nics
+    for local, rail in enumerate(rails):
+        (path,) = vertices(cluster, cluster.route(local, 8 + local))
+        assert path[1:3] == [f"node0/pcie{local // 2}", f"node0/nic{rail}"]
+        for other in range(nics):
+            assert f"node1/nic{other}" in vertices(cluster, cluster.route(local, 15, other))[0]
+
+
+def test_fewer_gpus_than_there_are() -> None:
+    cluster = build(find_topology("dgx-a100"), nodes=2, gpus_per_node=3)
+    assert (len(cluster.devices), cluster.nics(1)) == (6, 3)
+    assert cluster.devices[4].name == "node1/gpu1"
+
+
+def test_another_gpu() -> None:
+    cluster = build(find_topology("dgx-h100"), gpu=gpu("h200-sxm-141gb"))
+    assert {device.gpu.name for device in cluster.devices} == {"h200-sxm-141gb"}
+
+
+@pytest.mark.parametrize(("nodes", "gpus"), [(0, 8), (-1, 8), (1, 9), (1, 0), (10**9, 8)])
+def test_a_cluster_that_cannot_be(nodes: int, gpus: int) -> None:
+    with pytest.raises(UserError, match=r"cluster\.(nodes|gpus_per_node): is"):
+        build(find_topology("dgx-h100"), nodes, gpus)
+
+
+def test_no_such_device_or_rail() -> None:
+    cluster = build(find_topology("dgx-h100"), 2)
+    for source, target, rail in [(0, 16, None), (-1, 0, None), (0, 8, 8), (0, 8, -1)]:
+        with pytest.raises(IndexError):
+            cluster.route(source, target, rail)
+
+
+def test_large_clusters_are_cheap() -> None:
+    spec = find_topology("dgx-h100")
+    start = time.process_time()
+    cluster = build(spec, nodes=2048)
+    cluster.route(0, 16_383)
+    assert sum(cluster.capacities) > 0
+    assert time.process_time() - start < 1.0
+    assert len(cluster.devices) == 16_384
+
+
+def test_one_file_adds_a_gpu_and_one_a_topology(tmp_path: Path) -> None:
+    (tmp_path / "x1.yaml").write_text(GPU)
+    text = packaged("dgx-h100").replace("h100-sxm-80gb", "x1").replace("gpus: 8", "gpus: 4")
+    (tmp_path / "quad.yaml").write_text(text.replace("nics: 8", "nics: 4"))
+    scenario = tmp_path / "scenario.yaml"
+    scenario.write_text("")
+    spec = find_topology("quad", scenario)
+    cluster = build(spec, nodes=3)
+    assert (spec.gpu, spec.gpus_per_node, len(cluster.devices)) == ("x1", 4, 12)
+    assert cluster.devices[11].gpu == gpu("x1", tmp_path)
+    assert cluster.devices[0].gpu.power_watts == 600
+
+
+def test_a_file_by_its_path_and_in_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "gpus").mkdir()
+    (tmp_path / "gpus" / "x2.yaml").write_text(GPU)
+    (tmp_path / "t.yaml").write_text(packaged("dgx-h100").replace("h100-sxm-80gb", "x2"))
+    assert find_topology(str(tmp_path / "t.yaml")).gpu_facts.sms == 100
+    assert gpu("gpus/x2.yaml", tmp_path).sms == 100
+    assert gpu("x2", tmp_path).sms == 100
+
+
+def test_an_edited_file_is_read_again(tmp_path: Path) -> None:
+    import os
+
+    file = tmp_path / "x3.yaml"
+    file.write_text(GPU)
+    assert gpu("x3", tmp_path).sms == 100
+    file.write_text(GPU.replace("sms: 100", "sms: 99"))
+    os.utime(file, ns=(1, 1))
+    assert gpu("x3", tmp_path).sms == 99
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UnknownNameError, match="unknown GPU 'h100-sxm-80g'; did you mean 'h100-"):
+        gpu("h100-sxm-80g")
+    with pytest.raises(UnknownNameError, match="unknown topology 'dgx-h10'; did you mean 'dgx-"):
+        find_topology("dgx-h10")
+    with pytest.raises(UserError, match="no topology file nowhere/x.yaml"):
+        find_topology("nowhere/x.yaml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("sms: 100", "smz: 100", r"sms: is missing \(did you mean 'smz'\?\)"),
+        ("sms: 100", "sms: 100\nsmz: 1", r"smz: unknown key; did you mean 'sms'\?"),
+        ("sms: 100", "sms: 1.5", "sms: is 1.5; it must be a whole number"),
+        ("sms: 100", "sms: true", "sms: is True; it must be a whole number"),
+        ("sms: 100", "sms: 0", "sms: is 0; it must be a whole number"),
+        ("79 GiB", "79", "usable: 79 is no size; write a number and a unit"),
+        ("79 GiB", "79 G", "usable: '79 G' is no size.*GB.*GiB"),
+        ("79 GiB", "0 GiB", "usable: is '0 GiB'; it must be more than 0"),
+        ("{bf16: 900 TFLOP/s}", "{bf61: 900 TFLOP/s}", "peaks.bf61: unknown type; did you mean"),
+        ("{bf16: 900 TFLOP/s}", "{fp32: 9 TFLOP/s}", "peaks.bf16: is missing"),
+        ("{bf16: 900 TFLOP/s}", "900 TFLOP/s", "peaks: is '900 TFLOP/s'; it must be a map"),
+        ("source: a test", "source:", "source: is missing; it must be text"),
+        ("sms: 100", "sms: 100\nsms: 101", "the key 'sms' is given twice, in lines 6 and 7"),
+        ("sms: 100", "sms: [", "is no YAML that dryfit reads: line"),
+        ("sms: 100", "sms: !!python/name:os.system x", "is no YAML that dryfit reads"),
+        ("sms: 100", "? [a]\n: 1", "is no YAML that dryfit reads"),
+        ("sms: 100", "sms: &a [*a]", "sms: is .*; it must be a whole number"),
+        (GPU, "[1, 2]", "holds a list; it must be a map"),
+        (GPU, "", "is empty; it must be a map"),
+        (GPU, "[" * 3000, "is no YAML"),
+    ],
+)
+def test_mistakes_in_a_gpu_file(tmp_path: Path, old: str, new: str, message: str) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(GPU.replace(old, new))
+    with pytest.raises(UserError, match=message) as error:
+        gpu("x", tmp_path)
+    assert str(file) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("rail_optimised", "rail_optimized", "builder: unknown builder .* mean 'rail_optimised'"),
+        ("gpu: h100-sxm-80gb", "gpu: h100", "unknown GPU 'h100'"),
+        ("efficiency: 0.82", "efficiency: 82", "nvlink.efficiency: is 82; .* at most 1"),
+        ("nics: 8", "nics: 3", "node.nics: 3 NICs don't divide over 8 GPUs"),
+        ("nics: 8", "nics: 4", "node.gpus_per_pcie_switch: 2 GPUs share a NIC"),
+        ("400 Gbit/s", "400 Gb", "nic.rate: '400 Gb' is no data rate.*bit/s"),
+        ("spines: 16", "spine: 16", r"fabric.spines: is missing \(did you mean 'spine'\?\)"),
+        ("oversubscription: 1.0", "oversubscription: 0", "fabric.oversubscription: is 0;"),
+        ("nvlink:", "nvlnik:", r"nvlink: is missing \(did you mean 'nvlnik'\?\); .* a map"),
+    ],
+)
+def test_mistakes_in_a_topology_file(tmp_path: Path, old: str, new: str, message: str) -> None:
+    (tmp_path / "t.yaml").write_text(packaged("dgx-h100").replace(old, new))
+    with pytest.raises(UserError, match=message):
+        find_topology("t", tmp_path)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="is not UTF-8 text"):
+        gpu("x", tmp_path)
+    (tmp_path / "y.yaml").write_text("#" * (1 << 20) + "\n")
+    with pytest.raises(UserError, match="is larger than 1 MiB"):
+        gpu("y", tmp_path)
