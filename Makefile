@@ -28,7 +28,7 @@ check: .venv/.dev ## Lint, check the format, the types and who may import whom
 	$(BIN)/lint-imports
 
 bench: .venv/.dev ## Print how long the work takes, with the targets beside it
-	$(BIN)/python -m pytest -m bench --no-header tests/bench
+	$(BIN)/python -m pytest -m bench
 
 clean: ## Remove the environment and everything that was built
 	rm -rf .venv out build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks

@@ -29,12 +29,13 @@ class Verbs(click.Group):
         """In the order of ``VERBS``: first what is asked most."""
         return list(self.commands)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-        """The verb. Raises UnknownNameError."""
-        found = self.commands.get(cmd_name)
-        if found is None:
-            raise UnknownNameError("verb", cmd_name, self.commands)
-        return found
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb that the first argument names. Raises UnknownNameError."""
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            raise UnknownNameError("verb", args[0], self.commands)
+        return super().resolve_command(ctx, args)
 
 
 def _version(context: click.Context, _: click.Parameter, value: bool) -> None:

@@ -99,5 +99,5 @@ def _table(rows: list[Row]) -> str:
     from simulator.cli.output import table
 
     headers = list(rows[0]) if rows else ["name"]
-    numbers = [key for key in headers if rows and isinstance(rows[0][key], int)]
+    numbers = [key for key in headers if all(str(row[key])[:1].isdigit() for row in rows)]
     return table(headers, [[str(row[key]) for key in headers] for row in rows], numbers)

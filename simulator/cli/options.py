@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -62,6 +63,17 @@ def _complete_scenario(
 def scenario_argument(**settings: Any) -> Callable[[Any], Any]:
     """SCENARIO: a file, the name of a packaged one, or ``-`` for stdin."""
     return click.argument("scenario", shell_complete=_complete_scenario, **settings)
+
+
+def _some_path(_: click.Context, __: click.Parameter, value: str | None) -> Path | None:
+    if value == "":
+        raise click.BadParameter("is empty; name a place, or . for this folder")
+    return None if value is None else Path(value)
+
+
+def out_option(metavar: str, help: str) -> Callable[[Any], Any]:
+    """``--out``: where to write. An empty name (an unset variable) is not this folder."""
+    return click.option("--out", type=click.Path(), metavar=metavar, callback=_some_path, help=help)
 
 
 def verb(name: str, short: str) -> Callable[[Callable[..., int]], click.Command]:

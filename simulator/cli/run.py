@@ -6,18 +6,20 @@ from pathlib import Path
 
 import click
 
-from simulator.cli.options import json_option, scenario_argument, set_option, steps_option, verb
+from simulator.cli.options import (
+    json_option,
+    out_option,
+    scenario_argument,
+    set_option,
+    steps_option,
+    verb,
+)
 
 
 @verb("run", "Does it fit, how fast is it, and why.")
 @scenario_argument()
 @json_option
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Write result.json, memory.png and timeline.png there.",
-)
+@out_option("DIR", "Write result.json, memory.png and timeline.png there.")
 @set_option
 @steps_option
 @click.option(

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from simulator.cli import textbook, views
-from simulator.cli.options import json_option, scenario_argument, set_option, verb
+from simulator.cli.options import json_option, out_option, scenario_argument, set_option, verb
 
 VIEWS: dict[str, Callable[[views.Asked], views.Shown]] = {
     "resolved": views.resolved,
@@ -20,6 +20,8 @@ VIEWS: dict[str, Callable[[views.Asked], views.Shown]] = {
     "textbook": textbook.textbook,
 }
 """Each view by the flag that asks for it."""
+
+PICTURES = (".png", ".svg", ".pdf")
 
 _HELP = {
     "resolved": "Every value and where it came from (the default).",
@@ -40,7 +42,7 @@ def _view_options(command: Callable[..., int]) -> Callable[..., int]:
 @verb("show", "Values, topology, program, classes, curve.")
 @scenario_argument(required=False)
 @_view_options
-@click.option("--out", type=click.Path(path_type=Path), metavar="PNG", help="For --topology.")
+@out_option("PNG", "Draw the --topology there.")
 @click.option("--parameters", metavar="N", help="For --textbook, as 7e9. [default: 7e9]")
 @json_option
 @set_option
@@ -59,6 +61,9 @@ def show(
     _refuse(scenario is None and view != "textbook", "show needs a SCENARIO")
     _refuse(scenario is not None and view == "textbook", "--textbook takes no SCENARIO")
     _refuse(out is not None and view != "topology", "--out belongs to --topology")
+    _refuse(
+        out is not None and out.suffix not in PICTURES, f"--out ends in {' or '.join(PICTURES)}"
+    )
     _refuse(parameters is not None and view != "textbook", "--parameters belongs to --textbook")
     asked = views.Asked(scenario=scenario or "", sets=sets, out=out, parameters=parameters)
     shown = VIEWS[view](asked)

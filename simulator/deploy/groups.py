@@ -61,9 +61,9 @@ def find_groups(
 def _axes(mesh: Mesh, issued: Iterable[Mapping[str, frozenset[Variant]]]) -> list[str]:
     used = dict.fromkeys(axis for by_axis in issued for axis in by_axis)
     for axis in used:
-        if axis not in mesh.axes:
+        if axis.partition(":")[0] not in mesh.axes:
             raise ProgramError(f"a collective of group {axis!r}, which is no axis of the mesh")
-    return [axis for axis in mesh.axes if axis in used]
+    return sorted(used, key=lambda axis: (mesh.axes.index(axis.partition(":")[0]), axis))
 
 
 def _members(mesh: Mesh, axis: str) -> list[tuple[int, ...]]:

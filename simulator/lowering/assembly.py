@@ -82,7 +82,7 @@ class Assembly:
         )
 
     def _write(self, key: tuple[object, ...], write: Callable[[BlockWriter], None]) -> int:
-        writer = BlockWriter(" ".join(str(part) for part in key if part is not None))
+        writer = BlockWriter(" ".join(part for part in key if isinstance(part, str)))
         write(writer)
         block = writer.finish()
         number = self._numbers[key] = len(self._blocks)

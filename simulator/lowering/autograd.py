@@ -14,12 +14,14 @@ input stay until the last node has unpacked.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from simulator.kernels import Elementwise
 from simulator.lowering.recompute import Recompute
 from simulator.lowering.writer import BlockWriter
-from simulator.model.graph import Graph, Op
+from simulator.model.graph import GradTensor, Graph, Op
 from simulator.program.instructions import Category, Stream, Tensor
 
 
@@ -51,14 +53,20 @@ def write_forward(
 
 
 def write_backward(
-    w: BlockWriter, graph: Graph, recompute: Recompute, slots: dict[int, int], incoming: Gradient
+    w: BlockWriter,
+    graph: Graph,
+    recompute: Recompute,
+    slots: dict[int, int],
+    incoming: Gradient,
+    existing: Mapping[str, int],
 ) -> tuple[dict[str, int], int | None]:
     """Write the whole backward of ``graph``.
 
-    ``slots`` holds what forward kept, the input included if it was kept. Returns the slots of the
+    ``slots`` holds what forward kept, the input included if it was kept; ``existing`` the weights'
+    gradients that are there already: new ones are added to them in place. Returns the slots of the
     weights' gradients by weight name, and that of the input's gradient (None: no input).
     """
-    return _Backward(w, graph, recompute, slots).write(incoming)
+    return _Backward(w, graph, recompute, slots, existing).write(incoming)
 
 
 def _run(
@@ -102,9 +110,15 @@ class _Backward:
     """The state of one backward pass: gradients in flight, and who still keeps what."""
 
     def __init__(
-        self, w: BlockWriter, graph: Graph, recompute: Recompute, slots: dict[int, int]
+        self,
+        w: BlockWriter,
+        graph: Graph,
+        recompute: Recompute,
+        slots: dict[int, int],
+        existing: Mapping[str, int],
     ) -> None:
         self.w, self.graph, self.recompute, self.slots = w, graph, recompute, slots
+        self.existing = existing
         self.keepers: dict[int, int] = {}
         for op in graph.ops:
             for value in op.saves:
@@ -135,6 +149,18 @@ class _Backward:
         self._unpack(op)
         for value, gradient in results:
             self._deliver(value, gradient)
+        for made in op.gradients:
+            if made.weight is not None and made.weight in self.existing:
+                self._add_in_place(made, op.module)
+
+    def _add_in_place(self, made: GradTensor, module: str) -> None:
+        """AccumulateGrad, which the engine runs before any other node."""
+        size = prod(made.shape) * made.dtype.itemsize
+        kernel = Elementwise(name=f"{made.name}.add", kind="copy", read=2 * size, written=size)
+        self.w.launch(kernel, module)
+        assert made.weight is not None
+        self.w.free(self.weights[made.weight])
+        self.weights[made.weight] = self.existing[made.weight]
 
     def _launch(self, op: Op) -> list[tuple[int, Gradient]]:
         """Allocate and compute the op's gradients; weights' stay, values' are returned."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise
 from simulator.lowering.autograd import Gradient, write_backward, write_forward
-from simulator.lowering.framework import Framework
+from simulator.lowering.framework import Framework, MicroStep
 from simulator.lowering.units import LOSS, Kind
 from simulator.lowering.writer import BlockWriter
 from simulator.model.decoder import Decoder
@@ -22,12 +22,8 @@ class Bodies:
     def __init__(
         self, decoder: Decoder, training: Training, framework: Framework, loss: Kind
     ) -> None:
-        self.decoder, self.training, self.framework, self.loss = (
-            decoder,
-            training,
-            framework,
-            loss,
-        )
+        self.decoder, self.training = decoder, training
+        self.framework, self.loss = framework, loss
 
     def buffers(self, w: BlockWriter) -> None:
         """Persistent tensors that are no parameters."""
@@ -42,7 +38,7 @@ class Bodies:
             w.alloc(tensor, slot=w.shared("own", f"buffer.{buffer.name}"))
         w.mark("start")
 
-    def batch(self, w: BlockWriter) -> None:
+    def batch(self, w: BlockWriter, micro: MicroStep) -> None:
         """Token ids and labels, held by the training loop until backward is done."""
         for name in ("tokens", "labels"):
             tensor = Tensor(
@@ -53,30 +49,40 @@ class Bodies:
                 module="embed",
             )
             w.alloc(tensor, slot=w.shared("own", name))
-        self.framework.begin_forward(w)
+        self.framework.begin_forward(w, micro)
 
-    def forward(self, w: BlockWriter, kind: Kind, previous: Kind | None) -> None:
+    def forward(
+        self,
+        w: BlockWriter,
+        kind: Kind,
+        behind: Kind | None,
+        ahead: Sequence[Kind],
+        micro: MicroStep,
+        *,
+        gathered: bool,
+    ) -> None:
         """One unit. The caller drops its reference to the input when the unit returns."""
-        self.framework.pre_forward(w, kind, previous)
+        if kind.wrapped:
+            self.framework.pre_forward(w, kind, behind, ahead, micro, gathered=gathered)
         slots = _kept_slots(w, kind)
         for number, (first, end) in enumerate(_modules(kind)):
-            if number:
+            if number and kind.wrapped:
                 self.framework.between_modules(w, kind)
             write_forward(w, kind.graph, kind.recompute, slots, first, end)
-        self.framework.post_forward(w, kind)
+        if kind.wrapped:
+            self.framework.post_forward(w, kind)
         _drop_input(w, kind, slots)
-        if kind.name == "head":
-            self.framework.end_forward(w)
 
-    def loss_forward(self, w: BlockWriter) -> None:
+    def loss_forward(self, w: BlockWriter, micro: MicroStep) -> None:
         """The loss; the training loop drops the logits when it has returned."""
+        self.framework.end_forward(w, micro)
         slots = _kept_slots(w, self.loss)
         graph = self.loss.graph
         write_forward(w, graph, self.loss.recompute, slots, 0, len(graph.ops))
         _drop_input(w, self.loss, slots)
         w.mark("fwd_done")
 
-    def loss_backward(self, w: BlockWriter) -> None:
+    def loss_backward(self, w: BlockWriter, ahead: Kind | None) -> None:
         """``loss.backward()`` starts from a gradient of one, which lives until it returns."""
         root = Tensor(
             name="loss.grad",
@@ -87,27 +93,50 @@ class Bodies:
         )
         slot = w.alloc(root, slot=w.shared("own", "grad"))
         w.launch(Elementwise(name="ones_like", kind="copy", read=0, written=4), LOSS)
-        self._backward(w, self.loss, Gradient(slot, holders=2))
+        self._backward(w, self.loss, Gradient(slot, holders=2), {})
+        self.framework.begin_backward(w, ahead)
 
     def backward(
-        self, w: BlockWriter, kind: Kind, ahead: Kind | None, pending: Kind | None
+        self,
+        w: BlockWriter,
+        kind: Kind,
+        ahead: Kind | None,
+        pending: Kind | None,
+        micro: MicroStep,
+        *,
+        first: bool,
     ) -> None:
-        """One unit; ``ahead`` runs next, ``pending`` ran before."""
-        self.framework.pre_backward(w, kind, ahead, first=pending is None)
-        gradients = self._backward(w, kind, Gradient(w.shared("own", "grad")))
-        self.framework.post_backward(w, kind, gradients, pending)
+        """One unit; ``ahead`` is gathered next, ``pending`` was reduced before."""
+        if kind.wrapped:
+            self.framework.pre_backward(w, kind, ahead, first=first)
+        existing = {}
+        if self.framework.adds_in_place(micro):
+            existing = {
+                weight.name: w.shared("own", f"accumulated.{weight.name}")
+                for weight in kind.graph.weights
+            }
+        gradients = self._backward(w, kind, Gradient(w.shared("own", "grad")), existing)
+        if kind.wrapped:
+            self.framework.post_backward(w, kind, gradients, pending, micro)
+        elif not existing:
+            for name, slot in gradients.items():
+                w.promote(slot, "own", f"unreduced.{name}")
 
-    def end_backward(self, w: BlockWriter, pending: Kind) -> None:
+    def end_backward(self, w: BlockWriter, micro: MicroStep, *, pending: bool) -> None:
         """The engine returns: the loss and its gradient go; then the loop drops the batch."""
-        self.framework.end_backward(w, pending)
+        self.framework.end_backward(w, pending, micro)
         w.free_all((w.shared("loss", "grad"), w.shared("loss", "out")))
         w.mark("bwd_done")
         w.free_all((w.shared("own", "tokens"), w.shared("own", "labels")))
 
-    def _backward(self, w: BlockWriter, kind: Kind, incoming: Gradient) -> dict[str, int]:
+    def _backward(
+        self, w: BlockWriter, kind: Kind, incoming: Gradient, existing: dict[str, int]
+    ) -> dict[str, int]:
         kept = kind.recompute.kept
         slots = {value: slot for value, slot in _kept_slots(w, kind).items() if value in kept}
-        gradients, out = write_backward(w, kind.graph, kind.recompute, slots, incoming)
+        gradients, out = write_backward(
+            w, kind.graph, kind.recompute, slots, incoming, existing
+        )
         if out is not None:
             w.promote(out, "previous", "grad")
         return gradients

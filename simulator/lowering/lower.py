@@ -13,10 +13,11 @@ from simulator.errors import UnsupportedError
 from simulator.lowering.assembly import Assembly, Place, Roles
 from simulator.lowering.bodies import Bodies
 from simulator.lowering.clipping import write_clipping
-from simulator.lowering.framework import FRAMEWORKS
-from simulator.lowering.framework.shards import Shard, shards_of
+from simulator.lowering.framework import FRAMEWORKS, MicroStep
+from simulator.lowering.framework.micro import micro_steps
 from simulator.lowering.optimizer import OPTIMIZERS
 from simulator.lowering.recompute import plan_recompute
+from simulator.lowering.shards import Shard, shards_of
 from simulator.lowering.units import LOSS, Kind, Unit, units_of
 from simulator.lowering.writer import BlockWriter
 from simulator.model.config import ModelConfig
@@ -27,6 +28,9 @@ from simulator.program.program import Phase, Program
 
 STEP = "step"
 """Label of what belongs to the training loop and to no unit."""
+
+ROOT = "root"
+"""Label of the group that the framework's root module keeps."""
 
 RESIDENT = frozenset({"shard", "buffer", "step", "exp_avg", "exp_avg_sq"})
 """First words of registers that live as long as the job: shards, buffers, optimizer states."""
@@ -55,86 +59,154 @@ class _Lowering:
         training, parallelism = plan.training, plan.parallelism
         _refuse_unknown(plan)
         self.plan = plan
-        self.framework = FRAMEWORKS[parallelism.framework](plan)
-        choice = (training.optimizer, training.optimizer_implementation)
-        self.optimizer = OPTIMIZERS[choice](training.precision)
         self.units = units_of(
             decoder,
             training.activation_checkpointing,
+            early_stop=training.early_stop,
+            wrap=parallelism.fsdp.wrap,
             last_apart=not parallelism.fsdp.reshard_last_block,
         )
+        self.wrapped = [unit for unit in self.units if unit.kind.wrapped]
+        self.framework = FRAMEWORKS[parallelism.framework](plan, self.units)
+        choice = (training.optimizer, training.optimizer_implementation)
+        self.optimizer = OPTIMIZERS[choice](training.precision)
         policy = plan_recompute(decoder.loss, "none")
-        loss = Kind(name=LOSS, fqn=LOSS, graph=decoder.loss, recompute=policy)
+        loss = Kind(name=LOSS, fqn=LOSS, graph=decoder.loss, recompute=policy, wrapped=False)
         self.bodies = Bodies(decoder, training, self.framework, loss)
+        self.labels = {unit.label: unit for unit in self.units}
         self.a = Assembly()
 
     def program(self, steps: int) -> Program:
         self._init()
         for step in range(steps):
-            self._forward(Place(Phase.FORWARD, step))
-            self._backward(Place(Phase.BACKWARD, step))
+            for number, micro in enumerate(micro_steps(self.plan)):
+                self._forward(Place(Phase.FORWARD, step, number), micro)
+                self._backward(Place(Phase.BACKWARD, step, number), micro)
             self._optimize(Place(Phase.OPTIMIZER, step))
         return self.a.program(resident=RESIDENT)
 
     def _init(self) -> None:
         place = Place(Phase.INIT, 0)
-        self._over_units(
-            place, "init", lambda kind: partial(self.framework.init, kind=kind), self.units
-        )
+        self._over_units(place, "init", lambda kind: partial(self.framework.init, kind=kind))
         self.a.call(("buffers",), self.bodies.buffers, {"own": STEP}, place)
 
-    def _forward(self, place: Place) -> None:
-        self.a.call(("batch",), self.bodies.batch, {"own": STEP}, place)
+    def _forward(self, place: Place, micro: MicroStep) -> None:
+        roles: Roles = {"own": STEP, "root": ROOT, **self.labels}
+        self.a.call(("batch", micro), partial(self.bodies.batch, micro=micro), roles, place)
+        behind: Unit | str | None = ROOT if self.framework.root else None
         previous: Unit | None = None
-        for unit in self.units:
-            before = None if previous is None else previous.kind
-            self.a.call(
-                ("forward", unit.kind.name, "after", _name(before)),
-                partial(self.bodies.forward, kind=unit.kind, previous=before),
-                _roles(own=unit, previous=previous),
-                place,
-            )
+        early: set[int] = set()
+        for index, unit in enumerate(self.units):
+            ahead = self.framework.gathered_ahead(index)
+            self._forward_unit(place, micro, unit, previous, behind, ahead, index in early)
+            early.update(ahead)
             previous = unit
-        roles: Roles = {"own": LOSS, "previous": self.units[-1]}
-        self.a.call(("forward", LOSS), self.bodies.loss_forward, roles, place)
+            if unit.kind.wrapped:
+                behind = unit
+        roles = _roles(own=LOSS, previous=self.units[-1], behind=behind)
+        write = partial(self.bodies.loss_forward, micro=micro)
+        self.a.call(("forward", LOSS, micro), write, roles, place)
 
-    def _backward(self, place: Place) -> None:
-        order = self.units[::-1]
-        roles: Roles = {"own": LOSS, "previous": order[0]}
-        self.a.call(("backward", LOSS), self.bodies.loss_backward, roles, place)
-        for index, unit in enumerate(order):
-            pending = order[index - 1] if index else None
-            ahead = order[index + 1] if index + 1 < len(order) else None
-            after = None if ahead is None else ahead.kind
-            before = None if pending is None else pending.kind
-            self.a.call(
-                ("backward", unit.kind.name, "ahead", _name(after), "pending", _name(before)),
-                partial(self.bodies.backward, kind=unit.kind, ahead=after, pending=before),
-                _roles(own=unit, next=ahead, previous=ahead, pending=pending),
-                place,
-            )
+    def _forward_unit(
+        self,
+        place: Place,
+        micro: MicroStep,
+        unit: Unit,
+        previous: Unit | None,
+        behind: Unit | str | None,
+        ahead: Sequence[int],
+        gathered: bool,
+    ) -> None:
+        targets = [self.units[index] for index in ahead]
+        kinds = [target.kind for target in targets]
+        kind = behind.kind if isinstance(behind, Unit) else unit.kind if behind else None
+        names = (_name(behind), *(target.name for target in kinds))
+        roles = _roles(own=unit, previous=previous, behind=behind)
+        roles |= {f"ahead.{number}": target for number, target in enumerate(targets)}
         self.a.call(
-            ("backward", "end"),
-            partial(self.bodies.end_backward, pending=order[-1].kind),
-            {"own": STEP, "loss": LOSS, "pending": order[-1]},
+            ("forward", unit.kind.name, "after", *names, gathered, micro),
+            partial(
+                self.bodies.forward,
+                kind=unit.kind,
+                behind=kind,
+                ahead=kinds,
+                micro=micro,
+                gathered=gathered,
+            ),
+            roles,
+            place,
+        )
+
+    def _backward(self, place: Place, micro: MicroStep) -> None:
+        left = self.wrapped[::-1]
+        first_ahead = left[0] if self.framework.root and left else None
+        self.a.call(
+            ("backward", LOSS, _name(first_ahead)),
+            partial(self.bodies.loss_backward, ahead=_kind(first_ahead)),
+            _roles(own=LOSS, previous=self.units[-1], ahead=first_ahead),
+            place,
+        )
+        pending: Unit | None = None
+        for index in reversed(range(len(self.units))):
+            unit = self.units[index]
+            if unit.kind.wrapped:
+                left = left[1:]
+            self._backward_unit(place, micro, index, left[0] if left else None, pending)
+            if unit.kind.wrapped and micro.reduce:
+                pending = unit
+        last = self.wrapped[0] if self.wrapped and micro.reduce else None
+        self.a.call(
+            ("backward", "end", micro),
+            partial(self.bodies.end_backward, micro=micro, pending=last is not None),
+            {**self.labels, **_roles(own=STEP, loss=LOSS, root=ROOT, pending=last)},
+            place,
+        )
+
+    def _backward_unit(
+        self,
+        place: Place,
+        micro: MicroStep,
+        index: int,
+        ahead: Unit | None,
+        pending: Unit | None,
+    ) -> None:
+        unit = self.units[index]
+        first = not self.framework.root and unit is self.wrapped[-1]
+        previous = self.units[index - 1] if index else None
+        names = ("ahead", _name(ahead), "pending", _name(pending))
+        self.a.call(
+            ("backward", unit.kind.name, *names, first, micro),
+            partial(
+                self.bodies.backward,
+                kind=unit.kind,
+                ahead=_kind(ahead),
+                pending=_kind(pending),
+                micro=micro,
+                first=first,
+            ),
+            _roles(own=unit, previous=previous, ahead=ahead, pending=pending),
             place,
         )
 
     def _optimize(self, place: Place) -> None:
+        if not self.plan.offload_parameters:
+            self._step(place)
+        self._mark(place, "opt_done")
+        for unit in self.wrapped:
+            write = partial(self.framework.zero_grad, kind=unit.kind)
+            self.a.call(("zero_grad", unit.kind.graph.name), write, {"own": unit}, place)
+        if self.framework.root:
+            write = partial(self.framework.zero_grad, kind=None)
+            self.a.call(("zero_grad", ROOT), write, {"root": ROOT}, place)
+        self._mark(place, "zero_grad")
+
+    def _step(self, place: Place) -> None:
         if self.plan.training.clip_grad_norm is not None:
             self.a.call(("clip",), self._write_clipping, {"own": STEP}, place)
         if place.step == 0:
             self._over_shards(place, "states", self.optimizer.states)
         for name in self.optimizer.passes():
             self._over_shards(place, f"optimizer {name}", partial(self._run_pass, name=name))
-        self._mark(place, "opt_done")
-        self._over_units(
-            place,
-            "zero_grad",
-            lambda kind: partial(self.framework.zero_grad, kind=kind),
-            self.units,
-        )
-        self._mark(place, "zero_grad")
 
     def _run_pass(self, w: BlockWriter, shards: Sequence[Shard], name: str) -> None:
         self.optimizer.run_pass(w, name, shards)
@@ -145,17 +217,13 @@ class _Lowering:
         def bind(kind: Kind) -> Callable[[BlockWriter], None]:
             return lambda w: write(w, self.shards(kind))
 
-        self._over_units(place, name, bind, self.units)
+        self._over_units(place, name, bind)
 
     def _over_units(
-        self,
-        place: Place,
-        name: str,
-        bind: Callable[[Kind], Callable[[BlockWriter], None]],
-        units: Sequence[Unit],
+        self, place: Place, name: str, bind: Callable[[Kind], Callable[[BlockWriter], None]]
     ) -> None:
         """Call a block of each unit in parameter order; units of one graph share it."""
-        for unit in units:
+        for unit in self.units:
             self.a.call((name, unit.kind.graph.name), bind(unit.kind), {"own": unit}, place)
 
     def _mark(self, place: Place, name: str) -> None:
@@ -182,15 +250,17 @@ def _refuse_unknown(plan: Plan) -> None:
         if asked not in known:
             shown = asked if isinstance(asked, str) else " ".join(asked)
             raise UnsupportedError(f"{what} {shown!r} is not yet supported")
-    if parallelism.world_size != parallelism.dp_shard:
-        raise UnsupportedError("mesh axes other than dp_shard are not yet supported")
-    if training.grad_accum != 1:
-        raise UnsupportedError("gradient accumulation is not yet supported")
+    if parallelism.world_size != parallelism.dp_shard * parallelism.dp_replicate:
+        raise UnsupportedError("mesh axes other than dp_shard, dp_replicate are not yet supported")
 
 
-def _roles(**units: Unit | None) -> dict[str, Unit | str]:
-    return {role: unit for role, unit in units.items() if unit is not None}
+def _roles(**roles: Unit | str | None) -> dict[str, Unit | str]:
+    return {role: unit for role, unit in roles.items() if unit is not None}
 
 
-def _name(kind: Kind | None) -> str | None:
-    return None if kind is None else kind.name
+def _name(unit: Unit | str | None) -> str | None:
+    return unit.kind.name if isinstance(unit, Unit) else unit
+
+
+def _kind(unit: Unit | None) -> Kind | None:
+    return None if unit is None else unit.kind

@@ -26,15 +26,16 @@ class Recompute:
     stop: int
 
 
-def plan_recompute(graph: Graph, mode: str) -> Recompute:
-    """``mode``: ``none``, ``full`` or ``selective-op``."""
+def plan_recompute(graph: Graph, mode: str, *, early_stop: bool = True) -> Recompute:
+    """``mode``: ``none``, ``full`` or ``selective-op``. Without ``early_stop`` all ops run again."""
     if mode == "none":
         return Recompute(active=False, kept=graph.saved_values(), cached=frozenset(), stop=0)
     cached = selective_ops(graph) if mode == "selective-op" else frozenset()
     kept = {value for index in cached for value in graph.ops[index].outputs}
     if graph.input is not None:
         kept.add(graph.input)
-    return Recompute(active=True, kept=frozenset(kept), cached=cached, stop=early_stop(graph))
+    stop = stops_at(graph) if early_stop else len(graph.ops)
+    return Recompute(active=True, kept=frozenset(kept), cached=cached, stop=stop)
 
 
 def selective_ops(graph: Graph) -> frozenset[int]:
@@ -44,7 +45,7 @@ def selective_ops(graph: Graph) -> frozenset[int]:
     return frozenset(products[::2] + always)
 
 
-def early_stop(graph: Graph) -> int:
+def stops_at(graph: Graph) -> int:
     """How many ops a recompute runs before ``_StopRecomputationError``.
 
     It is raised when as many tensors were packed again as forward had packed. An op packs its

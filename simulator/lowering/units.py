@@ -1,9 +1,11 @@
-"""The model cut into the units that a framework hooks: embedding, each block, [norm, head]."""
+"""The model cut into units: embedding, each block, [norm, head]; and which the framework wraps."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from simulator.errors import UnsupportedError, did_you_mean
 from simulator.kernels import Attention
 from simulator.lowering.recompute import Recompute, plan_recompute
 from simulator.model.decoder import Decoder
@@ -11,18 +13,29 @@ from simulator.model.graph import Graph
 
 LOSS = "loss"
 
+WRAPS: dict[str, frozenset[str]] = {
+    "torchtitan": frozenset({"embedding", "block", "head"}),
+    "block": frozenset({"block"}),
+    "none": frozenset(),
+}
+"""Wrapping -> sorts of unit that get a ``fully_shard`` of their own; the root keeps the rest.
+
+torchtitan's is ``apply_fsdp_to_decoder`` in its distributed/fsdp.py (2025 and later).
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """A sort of unit, written once: its graph, its recompute policy and the hooks' name for it.
 
-    ``last`` sets the last block apart where a policy treats it otherwise.
+    ``wrapped``: the framework hooks it as a group of its own. ``last``: it is the last block.
     """
 
     name: str
     fqn: str
     graph: Graph
     recompute: Recompute
+    wrapped: bool
     last: bool = False
 
     @property
@@ -48,44 +61,99 @@ class Unit:
     layer: int | None = None
 
 
-def units_of(decoder: Decoder, recompute: str, *, last_apart: bool) -> tuple[Unit, ...]:
-    """The units in forward order; checkpointing wraps blocks only.
+def units_of(
+    decoder: Decoder,
+    checkpointing: str,
+    *,
+    early_stop: bool = True,
+    wrap: str | tuple[str, ...] = "torchtitan",
+    last_apart: bool = False,
+) -> tuple[Unit, ...]:
+    """The units in forward order; checkpointing applies to blocks only.
 
-    ``last_apart``: give the last block a kind of its own.
+    ``checkpointing``: ``none``, ``full``, ``selective-op``, or ``every-N``: every N-th block in
+    full, the first one included. ``last_apart``: give the last block a kind of its own.
     """
+    wrapped = wrapped_sorts(wrap, decoder)
     embedding = Kind(
         name="embedding",
         fqn=decoder.embedding_fqn,
         graph=decoder.embedding,
         recompute=plan_recompute(decoder.embedding, "none"),
+        wrapped="embedding" in wrapped,
     )
-    policy = plan_recompute(decoder.block, recompute)
-    block = Kind(name="block", fqn=decoder.block_fqn, graph=decoder.block, recompute=policy)
-    last = block
-    if last_apart:
-        last = Kind(
-            name="last_block",
-            fqn=decoder.block_fqn,
-            graph=decoder.block,
-            recompute=policy,
-            last=True,
-        )
     head = Kind(
         name="head",
         fqn=decoder.head_fqn,
         graph=decoder.head,
         recompute=plan_recompute(decoder.head, "none"),
+        wrapped="head" in wrapped,
     )
-    blocks = (
-        Unit(
-            kind=last if layer == decoder.layers - 1 else block,
-            label=f"layers.{layer}",
-            layer=layer,
-        )
-        for layer in range(decoder.layers)
-    )
+    blocks = _Blocks(decoder, checkpointing, early_stop, "block" in wrapped)
     return (
         Unit(kind=embedding, label="embed"),
-        *blocks,
+        *(blocks.unit(layer, apart=last_apart) for layer in range(decoder.layers)),
         Unit(kind=head, label="head"),
+    )
+
+
+class _Blocks:
+    """Kinds of blocks: by recompute policy, and the last one apart where asked."""
+
+    def __init__(
+        self, decoder: Decoder, checkpointing: str, early_stop: bool, wrapped: bool
+    ) -> None:
+        self.decoder, self.wrapped, self.early_stop = decoder, wrapped, early_stop
+        self.every, self.mode = 1, checkpointing
+        if checkpointing.startswith("every-"):
+            self.every, self.mode = int(checkpointing.removeprefix("every-")), "full"
+        self._kinds: dict[tuple[str, bool], Kind] = {}
+
+    def unit(self, layer: int, *, apart: bool) -> Unit:
+        """The block of one layer."""
+        mode = self.mode if layer % self.every == 0 else "none"
+        last = apart and layer == self.decoder.layers - 1
+        return Unit(kind=self._kind(mode, last), label=f"layers.{layer}", layer=layer)
+
+    def _kind(self, mode: str, last: bool) -> Kind:
+        if (mode, last) not in self._kinds:
+            name = "last_block" if last else "block"
+            self._kinds[mode, last] = Kind(
+                name=name if mode == self.mode else f"{name}_{mode}",
+                fqn=self.decoder.block_fqn,
+                graph=self.decoder.block,
+                recompute=plan_recompute(self.decoder.block, mode, early_stop=self.early_stop),
+                wrapped=self.wrapped,
+                last=last,
+            )
+        return self._kinds[mode, last]
+
+
+def wrapped_sorts(wrap: str | tuple[str, ...], decoder: Decoder) -> frozenset[str]:
+    """Sorts of unit that ``wrap`` gives a group of their own.
+
+    A tuple of patterns names modules as the model does: its embedding, ``layers.*``, its head's.
+
+    Raises:
+        UnsupportedError: a wrapping or pattern that this version does not know.
+    """
+    if isinstance(wrap, str):
+        if wrap not in WRAPS:
+            raise UnsupportedError(f"fsdp.wrap {wrap!r}{did_you_mean(wrap, WRAPS)}")
+        return WRAPS[wrap]
+    return frozenset(_sort_of(pattern, decoder) for pattern in wrap)
+
+
+def _sort_of(pattern: str, decoder: Decoder) -> str:
+    names: dict[str, Collection[str]] = {
+        "embedding": (decoder.embedding_fqn,),
+        "block": (decoder.block_fqn,),
+        "head": (decoder.head_fqn,),
+    }
+    for sort, known in names.items():
+        if pattern in known:
+            return sort
+    every = [name for known in names.values() for name in known]
+    raise UnsupportedError(
+        f"fsdp.wrap: no module {pattern!r} can be wrapped{did_you_mean(pattern, every)}"
     )

@@ -38,9 +38,18 @@ class Mesh:
     def group(self, axis: str, rank: int) -> tuple[int, ...]:
         """The ranks of ``rank``'s group along ``axis``, in group order.
 
+        ``axis:n`` is the part of it with ``n`` ranks: consecutive ones, from a multiple of n.
+
         >>> Mesh(sizes=(1, 2, 4, 1, 1)).group("dp_replicate", 5)
         (1, 5)
+        >>> Mesh(sizes=(1, 2, 4, 1, 1)).group("dp_shard:2", 7)
+        (6, 7)
         """
+        if ":" in axis:
+            whole, _, size_text = axis.partition(":")
+            ranks, part = self.group(whole, rank), int(size_text)
+            start = ranks.index(rank) // part * part
+            return ranks[start : start + part]
         size, stride = self.sizes[self.axes.index(axis)], self.stride(axis)
         first = rank - (rank // stride % size) * stride
         return tuple(range(first, first + size * stride, stride))

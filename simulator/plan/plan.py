@@ -28,11 +28,18 @@ class Precision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fsdp:
-    """FSDP2's knobs, by torch's names."""
+    """FSDP2's knobs, by torch's names.
 
-    wrap: str = "torchtitan"
-    reshard_after_forward: bool = True
+    ``wrap``: a named wrapping or module patterns. ``reshard_after_forward``: an int keeps a slice
+    of 1/int after forward and gathers over so many ranks in backward.
+    """
+
+    wrap: str | tuple[str, ...] = "torchtitan"
+    reshard_after_forward: bool | int = True
     reshard_last_block: bool = True
+    reshard_after_backward: bool = True
+    sync_every_micro_batch: bool = True
+    forward_prefetch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +73,7 @@ class Training:
     optimizer_implementation: str = "foreach"
     clip_grad_norm: float | None = None
     activation_checkpointing: str = "none"
+    early_stop: bool = True
     attention: str = "flash"
     loss: str = "eager"
 
@@ -81,3 +89,4 @@ class Plan:
 
     parallelism: Parallelism
     training: Training
+    offload_parameters: bool = False

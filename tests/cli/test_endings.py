@@ -75,6 +75,7 @@ def test_a_bug_says_how_to_report_it(
         (["show", "x", "--textbook"], "takes no SCENARIO"),
         (["show", "--textbook", "--parameters", "many"], "many"),
         (["list", "gpu"], "gpus"),
+        (["run", "llama2-7b-fsdp2-8xa100", "--out", ""], "is empty"),
         (["validate", "no-such-file"], "no-such-file"),
     ],
 )
@@ -159,6 +160,17 @@ def test_a_closed_stdout_is_said_in_a_sentence() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_an_interruption_is_130_and_no_traceback() -> None:
+    code = (
+        "import os, signal, simulator.run, simulator.cli.guard as guard;"
+        "simulator.run.run = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT);"
+        "raise SystemExit(guard.run(['run', 'llama2-7b-fsdp2-8xa100']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.strip() == "dryfit: interrupted"
+
+
 def test_an_ascii_terminal_gets_question_marks_and_not_a_traceback() -> None:
     done = subprocess.run(
         [*COMMAND, "run", "llama2-7b-fsdp2-8xa100"],
@@ -168,3 +180,25 @@ def test_an_ascii_terminal_gets_question_marks_and_not_a_traceback() -> None:
     )
     assert done.returncode in (0, 1)
     assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("dryfit va", "validate"),
+        ("dryfit run llama2-7b-fsdp2-8", "llama2-7b-fsdp2-8xa100"),
+        ("dryfit list gp", "gpus"),
+        ("dryfit nonsense ", ""),
+    ],
+)
+def test_completion(words: str, offered: str) -> None:
+    environment = {
+        "_DRYFIT_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    done = subprocess.run(
+        COMMAND, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert offered in done.stdout
+    assert done.stderr == ""

@@ -45,6 +45,14 @@ def test_topology_of_a_name_and_its_picture(dryfit: Dryfit, tmp_path: Path) -> N
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("name", ["node.gif", "node", "none/node.png"])
+def test_a_picture_that_cannot_be_is_the_users_mistake(
+    dryfit: Dryfit, tmp_path: Path, name: str
+) -> None:
+    assert dryfit("show", "dgx-a100", "--topology", "--out", tmp_path / name).code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_classes_hold_every_rank_once(dryfit: Dryfit, tiny: Path) -> None:
     classes = dryfit("show", tiny, "--classes", "--json").json["classes"]
     assert sorted(rank for each in classes for rank in each["ranks"]) == list(range(8))

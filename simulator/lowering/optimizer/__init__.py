@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from simulator.lowering.framework.shards import Shard
+from simulator.lowering.shards import Shard
 from simulator.lowering.optimizer.adamw import AdamWForeach, AdamWFused
 from simulator.lowering.writer import BlockWriter
 from simulator.plan.plan import Precision

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise
-from simulator.lowering.framework.shards import Shard
+from simulator.lowering.shards import Shard
 from simulator.lowering.writer import BlockWriter
 from simulator.plan.plan import Precision
 from simulator.program.instructions import Category, Tensor

@@ -1,0 +1,117 @@
+"""Parameter groups (``FSDPParamGroup``): what is gathered and reduced together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from simulator.dtypes import DType
+from simulator.kernels import Elementwise
+from simulator.lowering.shards import Shard, shards_of
+from simulator.lowering.units import Kind, Unit
+from simulator.plan.plan import Plan
+from simulator.program.instructions import Category, Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One parameter of a group; ``home`` is the role of the unit whose registers hold it."""
+
+    shard: Shard
+    home: str
+
+    @property
+    def name(self) -> str:
+        """The parameter's name in its unit."""
+        return self.shard.weight.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One all-gather and one reduce-scatter.
+
+    ``role`` names its buffers' registers; ``first`` and ``last`` are the report's names of the
+    modules at its ends.
+    """
+
+    role: str
+    fqn: str
+    members: tuple[Member, ...]
+    first: str
+    last: str
+
+    @property
+    def numel(self) -> int:
+        """Elements of one rank's shards, padding included."""
+        return sum(member.shard.numel for member in self.members)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What every hook needs to know of the plan: dtypes and how many ranks share."""
+
+    stored: DType
+    compute: DType
+    reduce: DType
+    gradient: DType
+    world: int
+    replicas: int
+    offload: bool
+
+    @property
+    def casts(self) -> bool:
+        """Whether shards are cast before they are gathered (``mp_policy.param_dtype``)."""
+        return self.stored is not self.compute
+
+
+def setting_of(plan: Plan) -> Setting:
+    """The setting of a plan."""
+    precision, parallelism = plan.training.precision, plan.parallelism
+    return Setting(
+        stored=precision.parameters,
+        compute=precision.compute,
+        reduce=precision.reduce,
+        gradient=precision.gradients,
+        world=parallelism.dp_shard,
+        replicas=parallelism.dp_replicate,
+        offload=plan.offload_parameters,
+    )
+
+
+def own_group(kind: Kind, world: int, role: str = "own") -> Group:
+    """The group of a wrapped unit that plays ``role``."""
+    return Group(
+        role=role,
+        fqn=kind.fqn,
+        members=tuple(Member(shard=s, home=role) for s in shards_of(kind.graph, world)),
+        first=kind.graph.ops[0].module,
+        last=kind.graph.ops[-1].module,
+    )
+
+
+def root_group(units: Sequence[Unit], world: int) -> Group | None:
+    """What no unit wraps, in registration order; None if nothing is left."""
+    left = [unit for unit in units if not unit.kind.wrapped]
+    if not left:
+        return None
+    return Group(
+        role="root",
+        fqn="root",
+        members=tuple(
+            Member(shard=shard, home=unit.label)
+            for unit in left
+            for shard in shards_of(unit.kind.graph, world)
+        ),
+        first="embed",
+        last="head",
+    )
+
+
+def flat(name: str, numel: int, dtype: DType, category: Category, module: str) -> Tensor:
+    """A one-dimensional buffer."""
+    return Tensor(name=name, shape=(numel,), dtype=dtype, category=category, module=module)
+
+
+def copy(name: str, read: int, written: int) -> Elementwise:
+    """A copy or cast: bytes read and written."""
+    return Elementwise(name=name, kind="copy", read=read, written=written)

@@ -1,0 +1,237 @@
+"""FSDP2's hooks: the order of events around each module, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simulator.lowering.framework.fsdp2.gather import GATHERING, Gather
+from simulator.lowering.framework.fsdp2.groups import Group, own_group, root_group, setting_of
+from simulator.lowering.framework.fsdp2.reduce import Reduce, accumulated
+from simulator.lowering.framework.micro import MicroStep
+from simulator.lowering.shards import shards_of
+from simulator.lowering.units import Kind, Unit
+from simulator.lowering.writer import BlockWriter
+from simulator.plan.plan import Plan
+from simulator.program.instructions import Category, Stream, Tensor
+
+
+class Fsdp2:
+    """The hooks of ``fully_shard`` under one plan."""
+
+    def __init__(self, plan: Plan, units: Sequence[Unit]) -> None:
+        self.options = plan.parallelism.fsdp
+        self.setting = setting_of(plan)
+        self.gather, self.reduce = Gather(self.setting), Reduce(self.setting)
+        self._units = units
+        self._root = root_group(units, self.setting.world)
+        self.root = self._root is not None
+        self._groups: dict[tuple[str, str], Group] = {}
+
+    def group(self, kind: Kind, role: str = "own") -> Group:
+        """The group of a wrapped unit in a role."""
+        key = (kind.name, role)
+        if key not in self._groups:
+            self._groups[key] = own_group(kind, self.setting.world, role)
+        return self._groups[key]
+
+    def kept(self, kind: Kind) -> int | None:
+        """The k of ``reshard_after_forward=k``, for units that reshard to a slice."""
+        after = self.options.reshard_after_forward
+        if isinstance(after, bool) or not self.reshards(kind):
+            return None
+        return after
+
+    def reshards(self, kind: Kind) -> bool:
+        """Whether a unit drops its gathered parameters after forward.
+
+        torchtitan never reshards [norm, head], and until 2025 not the last block: backward needs
+        them at once.
+        """
+        if kind.name == "head" or (kind.last and not self.options.reshard_last_block):
+            return False
+        return self.options.reshard_after_forward is not False
+
+    def gathered_ahead(self, unit: int) -> Sequence[int]:
+        """``set_modules_to_forward_prefetch``: each block gathers the next few blocks."""
+        ahead = self.options.forward_prefetch
+        blocks = [i for i, u in enumerate(self._units) if u.layer is not None and u.kind.wrapped]
+        if not ahead or unit not in blocks:
+            return ()
+        first = unit + 1 if unit == blocks[0] else unit + ahead
+        return [index for index in range(first, unit + ahead + 1) if index <= blocks[-1]]
+
+    # -- forward
+
+    def init(self, w: BlockWriter, kind: Kind) -> None:
+        """Each parameter's shard is an allocation of its own; offloaded, it is on the host."""
+        if self.setting.offload:
+            return
+        for shard in shards_of(kind.graph, self.setting.world):
+            tensor = Tensor(
+                name=shard.weight.name,
+                shape=shard.shape,
+                dtype=self.setting.stored,
+                category=Category.PARAMETERS,
+                module=shard.weight.module,
+            )
+            w.alloc(tensor, slot=w.shared("own", f"shard.{shard.weight.name}"))
+
+    def begin_forward(self, w: BlockWriter, micro: MicroStep) -> None:
+        """``_root_pre_forward``: gathering waits for the optimizer; then the root's own group."""
+        w.wait_stream(GATHERING, Stream.COMPUTE)
+        if self._root is not None:
+            w.mark("pre_fwd.begin:root")
+            if not micro.gathered:
+                self.gather.unshard(w, self._root)
+                self.gather.copy_out(w, self._root)
+            w.mark("pre_fwd.end:root")
+
+    def pre_forward(
+        self,
+        w: BlockWriter,
+        kind: Kind,
+        behind: Kind | None,
+        ahead: Sequence[Kind],
+        micro: MicroStep,
+        *,
+        gathered: bool,
+    ) -> None:
+        """Gather, copy out; the buffer of the group behind goes at the end of the call."""
+        w.mark(f"pre_fwd.begin:{kind.fqn}")
+        if not micro.gathered:
+            if not gathered:
+                self.gather.unshard(w, self.group(kind))
+            if behind is not None:
+                w.wait(w.event("behind", "copied_out"), *GATHERING)
+            self.gather.copy_out(w, self.group(kind))
+            if behind is not None:
+                self.gather.drop_gathered(w, "behind")
+        w.mark(f"pre_fwd.end:{kind.fqn}")
+        if not micro.gathered:
+            for number, target in enumerate(ahead):
+                self.gather.unshard(w, self.group(target, f"ahead.{number}"))
+
+    def between_modules(self, w: BlockWriter, kind: Kind) -> None:
+        """A second module of the same unit finds it gathered."""
+        w.mark(f"pre_fwd.begin:{kind.fqn}")
+        w.mark(f"pre_fwd.end:{kind.fqn}")
+
+    def post_forward(self, w: BlockWriter, kind: Kind) -> None:
+        """Reshard, if the unit does."""
+        w.mark(f"post_fwd.begin:{kind.fqn}")
+        kept = self.kept(kind)
+        if kept is not None:
+            self.gather.reshard_to_slices(w, self.group(kind), kept)
+        elif self.reshards(kind):
+            self.gather.reshard(w, self.group(kind))
+        w.mark(f"post_fwd.end:{kind.fqn}")
+
+    def end_forward(self, w: BlockWriter, micro: MicroStep) -> None:
+        """The root's ``_post_forward``: it stays gathered, and flushes the last buffer."""
+        if self._root is not None:
+            w.mark("post_fwd.begin:root")
+            w.mark("post_fwd.end:root")
+        if not micro.gathered:
+            w.wait(w.event("behind", "copied_out"), *GATHERING)
+            self.gather.drop_gathered(w, "behind")
+
+    # -- backward
+
+    def begin_backward(self, w: BlockWriter, ahead: Kind | None) -> None:
+        """The root's ``_pre_backward``: it is gathered, and gathers the last wrapped unit."""
+        if self._root is not None:
+            w.mark("pre_bwd.begin:root")
+            self._gather_ahead(w, ahead)
+            w.mark("pre_bwd.end:root")
+
+    def pre_backward(self, w: BlockWriter, kind: Kind, ahead: Kind | None, *, first: bool) -> None:
+        """Copy out what was gathered ahead, then gather the next unit in backward order."""
+        w.mark(f"pre_bwd.begin:{kind.fqn}")
+        if self.reshards(kind):
+            if first:
+                self._unshard_again(w, kind, "own")
+            self.gather.copy_out(w, self.group(kind), sliced=self.kept(kind) is not None)
+            w.wait(w.event("own", "copied_out"), *GATHERING)
+            self.gather.drop_gathered(w, "own")
+        self._gather_ahead(w, ahead)
+        w.mark(f"pre_bwd.end:{kind.fqn}")
+
+    def _gather_ahead(self, w: BlockWriter, ahead: Kind | None) -> None:
+        if ahead is not None and self.reshards(ahead):
+            self._unshard_again(w, ahead, "ahead")
+
+    def _unshard_again(self, w: BlockWriter, kind: Kind, role: str) -> None:
+        """Gathering reads what resharding wrote on the compute stream, so it waits for that."""
+        if self.kept(kind) is not None:
+            w.wait(w.event(role, "resharded"), *GATHERING)
+        self.gather.unshard(w, self.group(kind, role), self.kept(kind))
+
+    def adds_in_place(self, micro: MicroStep) -> bool:
+        """Autograd finds ``.grad`` set where accumulated gradients were not converted."""
+        return micro.accumulated and not self.reduce.converts
+
+    def post_backward(
+        self,
+        w: BlockWriter,
+        kind: Kind,
+        gradients: dict[str, int],
+        pending: Kind | None,
+        micro: MicroStep,
+    ) -> None:
+        """Accumulate, reshard, drop the reduction in flight, reduce."""
+        w.mark(f"post_bwd.begin:{kind.fqn}")
+        group = self.group(kind)
+        slots = [gradients[member.name] for member in group.members]
+        self._post_backward(w, group, slots, micro, pending=pending is not None)
+        w.mark(f"post_bwd.end:{kind.fqn}")
+
+    def _post_backward(
+        self,
+        w: BlockWriter,
+        group: Group,
+        gradients: Sequence[int],
+        micro: MicroStep,
+        *,
+        pending: bool,
+    ) -> None:
+        if micro.accumulated:
+            if self.reduce.converts:
+                self.reduce.accumulate(w, group, gradients)
+            gradients = [accumulated(w, member) for member in group.members]
+        if micro.reshard:
+            self.gather.reshard(w, group)
+        if micro.reduce:
+            if pending:
+                self.reduce.drop_input(w)
+            self.reduce.reduce(w, group, gradients, micro)
+        elif not micro.accumulated:
+            store = self.reduce.convert if self.reduce.converts else self.reduce.keep
+            store(w, group, gradients)
+
+    def end_backward(self, w: BlockWriter, pending: bool, micro: MicroStep) -> None:
+        """``_root_post_backward_final_callback``: the root's own group, then the last reduction."""
+        if self._root is not None:
+            w.mark("post_bwd.begin:root")
+            slots = [w.shared(m.home, f"unreduced.{m.name}") for m in self._root.members]
+            self._post_backward(w, self._root, slots, micro, pending=pending)
+            w.mark("post_bwd.end:root")
+        if not micro.reduce:
+            return
+        last = "pending" if self._root is None else "root"
+        w.wait(w.event(last, "post_reduced"), Stream.COMPUTE)
+        self._drop_retained(w)
+        w.wait(w.event(last, "reduced"), Stream.COMPUTE)
+        w.free(w.shared(last, "reduce_input"))
+
+    def _drop_retained(self, w: BlockWriter) -> None:
+        """``finalize_backward`` drops each group's all-reduced buffer (HSDP that casts)."""
+        setting = self.setting
+        if setting.replicas > 1 and setting.reduce is not setting.gradient:
+            roles = ["root"] if self._root is not None else []
+            roles += [unit.label for unit in self._units if unit.kind.wrapped]
+            w.free_all(w.shared(role, "reduced") for role in roles)
+
+    def zero_grad(self, w: BlockWriter, kind: Kind | None) -> None:
+        """The group's gradients are views of one block: it goes when all of them are None."""
+        if not self.setting.offload:
+            w.free(w.shared("own" if kind is not None else "root", "gradients"))
