@@ -71,6 +71,23 @@ PHASE = {
 }
 
 
+CHECKPOINTING = {
+    "none": "none",
+    "full": "full",
+    "full_noearly": "full",
+    "selective_op": "selective-op",
+    "selective_2": "every-2",
+}
+
+OPTIMIZER = {
+    "adamw_fused": ("adamw", "fused"),
+    "adamw_foreach": ("adamw", "foreach"),
+    "adamw_loop": ("adamw", "for-loop"),
+    "sgdm": ("sgd", "foreach"),
+    None: ("adamw", "fused"),
+}
+
+
 @cache
 def runs() -> dict[str, Any]:
     """All recorded runs by name."""
@@ -92,6 +109,7 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
     stored = dtype[config["master"]]
     assert stored is not None
     compute = dtype[config["param_dtype"]] or stored
+    optimizer, implementation = OPTIMIZER[config["opt"]]
     precision = Precision(
         name="recorded",
         parameters=stored,
@@ -101,22 +119,33 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
         master=None,
         moments=stored,
     )
+    replicas = config["hsdp"] or 1
     plan = Plan(
         parallelism=Parallelism(
-            dp_shard=config["ws"],
+            dp_replicate=replicas,
+            dp_shard=config["ws"] // replicas,
             fsdp=Fsdp(
+                wrap="block" if config["wrap"] in ("block_root", "oldtitan") else "torchtitan",
                 reshard_after_forward=config["reshard"],
-                reshard_last_block=config["wrap"] != "titan_oldlast",
+                reshard_last_block=config["wrap"] not in ("titan_oldlast", "oldtitan"),
+                reshard_after_backward=config["reshard_after_backward"],
+                sync_every_micro_batch=config["ga_sync"],
+                forward_prefetch=config["prefetch_fwd"],
             ),
         ),
         training=Training(
             seq_len=config["seq"],
             micro_batch=config["mb"],
+            grad_accum=config["grad_accum"],
             precision=precision,
-            optimizer_implementation=config["opt"].split("_")[1],
+            optimizer=optimizer,
+            optimizer_implementation=implementation,
             clip_grad_norm=1.0 if config["clip"] else None,
-            activation_checkpointing=config["ac"].replace("_", "-"),
+            activation_checkpointing=CHECKPOINTING[config["ac"]],
+            early_stop=config["ac"] != "full_noearly",
+            attention=config["attn"],
         ),
+        offload_parameters=config["cpu_offload"],
     )
     return model, plan
 
@@ -131,8 +160,8 @@ def peaks_by_phase(run: dict[str, Any]) -> dict[tuple[int, str], dict[str, Any]]
     """The recorded peak of each (step, phase): total, breakdown in our categories, module."""
     found: dict[tuple[int, str], dict[str, Any]] = {}
     for name, peak in run["peaks"].items():
-        phase, _, step = name.partition(":")
-        key = (int(step or 0), PHASE[phase])
+        phase, _, place = name.partition(":")
+        key = (int(place.partition(".")[0] or 0), PHASE[phase])
         if key in found and found[key]["total"] >= peak["total"]:
             continue
         parts: dict[str, int] = {}

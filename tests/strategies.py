@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from simulator.dtypes import DType
+from simulator.lowering.optimizer import OPTIMIZERS
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Fsdp, Parallelism, Plan, Precision, Training
 
@@ -30,13 +32,24 @@ PURE = Precision(
 )
 
 
-def make_plan(*, dp_shard: int = 8, fsdp: Fsdp | None = None, **training: Any) -> Plan:
+def make_plan(
+    *,
+    dp_shard: int = 8,
+    dp_replicate: int = 1,
+    fsdp: Fsdp | None = None,
+    offload: bool = False,
+    **training: Any,
+) -> Plan:
     """A plan; ``training`` overrides the fields of Training."""
     fields: dict[str, Any] = {"seq_len": 128, "micro_batch": 1, "precision": MIXED} | training
     return Plan(
-        parallelism=Parallelism(dp_shard=dp_shard, fsdp=fsdp or Fsdp()),
+        parallelism=Parallelism(dp_shard=dp_shard, dp_replicate=dp_replicate, fsdp=fsdp or Fsdp()),
         training=Training(**fields),
+        offload_parameters=offload,
     )
+
+
+BF16_REDUCE = replace(MIXED, name="bf16-reduce", reduce=DType.BF16)
 
 
 @st.composite
@@ -63,15 +76,33 @@ def models(draw: st.DrawFn) -> ModelConfig:
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     """Every knob this version lowers, at odd sizes."""
+    world, reshard = draw(st.integers(1, 70)), draw(st.sampled_from([True, False, 2, 4]))
+    if not isinstance(reshard, bool):
+        world = reshard * draw(st.integers(2, 9))
+    name, implementation = draw(st.sampled_from(sorted(OPTIMIZERS)))
     return make_plan(
-        dp_shard=draw(st.integers(1, 70)),
+        dp_shard=world,
+        dp_replicate=draw(st.sampled_from([1, 1, 3])),
         fsdp=Fsdp(
-            reshard_after_forward=draw(st.booleans()), reshard_last_block=draw(st.booleans())
+            wrap=draw(
+                st.sampled_from(["torchtitan", "block", "none", ("layers.*", "norm, output")])
+            ),
+            reshard_after_forward=reshard,
+            reshard_last_block=draw(st.booleans()),
+            reshard_after_backward=draw(st.booleans()),
+            sync_every_micro_batch=draw(st.booleans()),
+            forward_prefetch=draw(st.integers(0, 3)),
         ),
+        offload=draw(st.sampled_from([False, False, True])),
         seq_len=draw(st.integers(1, 200)),
         micro_batch=draw(st.integers(1, 3)),
-        precision=draw(st.sampled_from([MIXED, PURE])),
-        optimizer_implementation=draw(st.sampled_from(["foreach", "fused"])),
+        grad_accum=draw(st.integers(1, 3)),
+        precision=draw(st.sampled_from([MIXED, PURE, BF16_REDUCE])),
+        optimizer=name,
+        optimizer_implementation=implementation,
         clip_grad_norm=draw(st.sampled_from([None, 1.0])),
-        activation_checkpointing=draw(st.sampled_from(["none", "full", "selective-op"])),
+        activation_checkpointing=draw(
+            st.sampled_from(["none", "full", "selective-op", "every-2", "every-3"])
+        ),
+        early_stop=draw(st.booleans()),
     )

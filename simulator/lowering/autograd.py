@@ -248,5 +248,8 @@ class _Backward:
             if index >= stop
             for value in self.graph.ops[index].outputs
         }
+        result = self.graph.output
+        if result in self.slots and result not in kept:
+            self.w.free(self.slots.pop(result))
         for op in self.graph.ops[stop:]:  # the early stop unwinds every Python frame
             _release(self.w, op, self.slots, kept | never_popped)

@@ -120,7 +120,7 @@ class Bodies:
             self.framework.post_backward(w, kind, gradients, pending, micro)
         elif not existing:
             for name, slot in gradients.items():
-                w.promote(slot, "own", f"unreduced.{name}")
+                w.promote(slot, "own", f"{self.framework.waits_as(micro)}.{name}")
 
     def end_backward(self, w: BlockWriter, micro: MicroStep, *, pending: bool) -> None:
         """The engine returns: the loss and its gradient go; then the loop drops the batch."""
@@ -134,9 +134,7 @@ class Bodies:
     ) -> dict[str, int]:
         kept = kind.recompute.kept
         slots = {value: slot for value, slot in _kept_slots(w, kind).items() if value in kept}
-        gradients, out = write_backward(
-            w, kind.graph, kind.recompute, slots, incoming, existing
-        )
+        gradients, out = write_backward(w, kind.graph, kind.recompute, slots, incoming, existing)
         if out is not None:
             w.promote(out, "previous", "grad")
         return gradients

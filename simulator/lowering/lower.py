@@ -32,7 +32,7 @@ STEP = "step"
 ROOT = "root"
 """Label of the group that the framework's root module keeps."""
 
-RESIDENT = frozenset({"shard", "buffer", "step", "exp_avg", "exp_avg_sq"})
+RESIDENT = frozenset({"shard", "buffer", "step", "exp_avg", "exp_avg_sq", "momentum"})
 """First words of registers that live as long as the job: shards, buffers, optimizer states."""
 
 
@@ -205,11 +205,23 @@ class _Lowering:
             self.a.call(("clip",), self._write_clipping, {"own": STEP}, place)
         if place.step == 0:
             self._over_shards(place, "states", self.optimizer.states)
-        for name in self.optimizer.passes():
-            self._over_shards(place, f"optimizer {name}", partial(self._run_pass, name=name))
+        for name in self.optimizer.passes:
+            self._run_pass(place, name)
 
-    def _run_pass(self, w: BlockWriter, shards: Sequence[Shard], name: str) -> None:
-        self.optimizer.run_pass(w, name, shards)
+    def _run_pass(self, place: Place, name: str) -> None:
+        for index, unit in enumerate(self.units):
+            first, last = index == 0, index == len(self.units) - 1
+            write = partial(
+                self.optimizer.run_pass,
+                name=name,
+                shards=self.shards(unit.kind),
+                first=first,
+                last=last,
+            )
+            previous = None if first else self.units[index - 1]
+            before = None if previous is None else previous.kind.graph.name
+            key = (f"optimizer {name}", unit.kind.graph.name, before, last)
+            self.a.call(key, write, _roles(own=unit, previous=previous), place)
 
     def _over_shards(
         self, place: Place, name: str, write: Callable[[BlockWriter, Sequence[Shard]], None]

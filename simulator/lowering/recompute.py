@@ -27,7 +27,7 @@ class Recompute:
 
 
 def plan_recompute(graph: Graph, mode: str, *, early_stop: bool = True) -> Recompute:
-    """``mode``: ``none``, ``full`` or ``selective-op``. Without ``early_stop`` all ops run again."""
+    """``mode``: ``none``, ``full`` or ``selective-op``. ``early_stop`` off: all ops run again."""
     if mode == "none":
         return Recompute(active=False, kept=graph.saved_values(), cached=frozenset(), stop=0)
     cached = selective_ops(graph) if mode == "selective-op" else frozenset()

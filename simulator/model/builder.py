@@ -1,7 +1,8 @@
 """Writes a graph op by op, with the lifetimes that Python gives to its values.
 
 A value that no frame binds dies after its last reader. A value bound to a *frame*, the arguments
-and locals of a running ``forward``, dies when the frame returns.
+and locals of a running ``forward``, dies when the frame returns, or after its last reader if it
+is handed on. A view keeps its storage alive.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import replace
 from math import prod
 
 from simulator.dtypes import DType
-from simulator.kernels import Kernel
-from simulator.model.graph import BackwardStep, GradTensor, Graph, Op, Value, Weight
+from simulator.kernels import Elementwise, Kernel
+from simulator.model.graph import VIEW, BackwardStep, GradTensor, Graph, Op, Value, Weight
+from simulator.model.rule import Rule
 
 
 class Frame:
@@ -38,6 +40,7 @@ class GraphBuilder:
         self._values: list[Value] = []
         self._weights: list[Weight] = []
         self._ops: list[Op] = []
+        self._borrowed: list[int] = []
         self._released_after: dict[int, int] = {}
         self._release_order: list[int] = []
 
@@ -48,12 +51,45 @@ class GraphBuilder:
         )
         return len(self._values) - 1
 
-    def weight(self, name: str, shape: Sequence[int]) -> Weight:
+    def borrow(self, name: str, shape: Sequence[int], dtype: DType | None = None) -> int:
+        """A storage that the embedding's graph lends under that name; once a graph."""
+        for known in self._borrowed:
+            if self._values[known].name == name:
+                return known
+        number = self.value(name, shape, dtype)
+        self._borrowed.append(number)
+        return number
+
+    def view(self, x: int, name: str, shape: Sequence[int], rule: Rule | None = None) -> int:
+        """A view of x. Without a rule the gradient itself is handed to x, as a view."""
+        (out,) = self.views(x, name, {name: shape}, rule)
+        return out
+
+    def views(
+        self, x: int, name: str, shapes: dict[str, Sequence[int]], rule: Rule | None = None
+    ) -> tuple[int, ...]:
+        """Several views made by one op."""
+        base = self.root(x)
+        outputs = []
+        for each, shape in shapes.items():
+            number = self.value(each, shape, self.of(x).dtype)
+            self._values[number] = replace(self._values[number], base=base)
+            outputs.append(number)
+        nothing = Elementwise(name=name, kind="copy", read=0, written=0)
+        self.op(name, VIEW, (x,), outputs, nothing, passes=() if rule else (x,), rule=rule)
+        return tuple(outputs)
+
+    def root(self, value: int) -> int:
+        """The storage of a value: itself, or what it is a view of."""
+        base = self._values[value].base
+        return value if base is None else base
+
+    def weight(self, name: str, shape: Sequence[int], *, tied: bool = False) -> Weight:
         """The parameter of that name; registered, in the current module, when first asked for."""
         for known in self._weights:
             if known.name == name:
                 return known
-        weight = Weight(name=name, shape=tuple(shape), module=self.module)
+        weight = Weight(name=name, shape=tuple(shape), module=self.module, tied=tied)
         self._weights.append(weight)
         return weight
 
@@ -62,7 +98,7 @@ class GraphBuilder:
         return self._values[value]
 
     def bytes(self, value: int) -> int:
-        """Unrounded bytes of a value's storage."""
+        """Unrounded bytes of a value's elements."""
         known = self._values[value]
         return prod(known.shape) * known.dtype.itemsize
 
@@ -78,8 +114,10 @@ class GraphBuilder:
         passes: Sequence[int] = (),
         gradients: Sequence[GradTensor] = (),
         backward: Sequence[BackwardStep] = (),
+        rule: Rule | None = None,
     ) -> None:
-        """Append one op in host order."""
+        """Append one op in host order; ``rule`` stands for ``gradients`` and ``backward``."""
+        kept = tuple(dict.fromkeys(map(self.root, saves)))
         self._ops.append(
             Op(
                 name=name,
@@ -88,10 +126,11 @@ class GraphBuilder:
                 inputs=tuple(inputs),
                 outputs=tuple(outputs),
                 kernel=kernel,
-                saves=tuple(saves),
+                saves=tuple(value for value in kept if value not in self._borrowed),
                 passes=tuple(passes),
-                gradients=tuple(gradients),
-                backward=tuple(backward),
+                gradients=rule.gradients if rule else tuple(gradients),
+                backward=rule.steps if rule else tuple(backward),
+                borrows=tuple(value for value in kept if value in self._borrowed),
             )
         )
 
@@ -101,18 +140,20 @@ class GraphBuilder:
         frame = Frame()
         yield frame
         frame.bind(*arguments)
-        for value in frame.bound:
+        for value in map(self.root, frame.bound):
             self._released_after[value] = len(self._ops) - 1
             self._release_order.append(value)
 
-    def build(self, *, input: int | None, output: int) -> Graph:
-        """Freeze the graph. The caller's input and the output are not released inside."""
+    def build(self, *, input: int | None, output: int, lends: Sequence[int] = ()) -> Graph:
+        """Freeze the graph. What the caller holds is released here only if a frame bound it."""
         last = dict(self._last_reader())
-        last.update(self._released_after)
+        for value, index in self._released_after.items():
+            last[value] = max(index, last.get(value, index))
+        held = {input, *self._borrowed} - set(self._released_after)
         releases: dict[int, list[int]] = {}
         unbound = (v for v in last if v not in self._released_after)
         for value in (*unbound, *dict.fromkeys(self._release_order)):
-            if value not in (input, output):
+            if value not in held and value != output and value not in lends:
                 releases.setdefault(last[value], []).append(value)
         ops = tuple(
             replace(op, releases=tuple(releases[i])) if i in releases else op
@@ -125,9 +166,11 @@ class GraphBuilder:
             weights=tuple(self._weights),
             input=input,
             output=output,
+            lends=tuple(lends),
+            borrows=tuple(self._borrowed),
         )
 
     def _last_reader(self) -> Iterator[tuple[int, int]]:
         for index, op in enumerate(self._ops):
             for value in (*op.outputs, *op.inputs):
-                yield value, index
+                yield self.root(value), index

@@ -1,8 +1,14 @@
 """An op-level graph: what one module computes, keeps for backward, and does in backward.
 
-A graph is a straight line of ops in the order the host issues them. *Values* are storages (views
-share their base's). The times at which Python drops a value are part of the graph
-(``Op.releases``), because PyTorch frees a storage when its last reference goes.
+A graph is a straight line of ops in the order the host issues them. *Values* are storages, or
+views of one (``Value.base``), which allocate nothing but receive gradients of their own. The times
+at which Python drops a storage are part of the graph (``Op.releases``), because PyTorch frees a
+storage when its last reference goes.
+
+Some storages belong to the model's own ``forward`` and not to one module of it: the rotary
+tables, a mask. The embedding's graph *lends* them (``Graph.lends``) and later graphs *borrow* them
+under the same name (``Graph.borrows``). Such a storage goes when Python has dropped it (a release
+in the last graph that borrows it) and no node of any layer keeps it (``Op.borrows``).
 """
 
 from __future__ import annotations
@@ -12,24 +18,36 @@ from dataclasses import dataclass
 from simulator.dtypes import DType
 from simulator.kernels import Kernel
 
+VIEW = "view"
+"""Kind of an op that makes views."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """One activation storage; ``module`` is the report's module name (``layers.*.mlp``)."""
+    """One activation storage; ``module`` is the report's module name (``layers.*.mlp``).
+
+    ``base``: this is a view of that storage.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: DType
     module: str
+    base: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """One parameter; ``shape`` as stored (linear: [out, in])."""
+    """One parameter; ``shape`` as stored (linear: [out, in]).
+
+    ``tied``: the storage belongs to the embedding's graph, under the same name. The two gradients
+    meet in one AccumulateGrad node and are summed out of place.
+    """
 
     name: str
     shape: tuple[int, ...]
     module: str
+    tied: bool = False
 
     @property
     def numel(self) -> int:
@@ -59,21 +77,24 @@ class GradTensor:
 class BackwardStep:
     """One kernel of an op's backward: allocates ``outputs``, then ``frees`` temporaries.
 
-    Both index the op's ``gradients``.
+    Both index the op's ``gradients``. ``drops_incoming``: the incoming gradient goes right after
+    this step and not at the node's end (several PyTorch nodes are written as one op).
     """
 
     kernel: Kernel
     outputs: tuple[int, ...]
     frees: tuple[int, ...] = ()
+    drops_incoming: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """One host-issued operation and its autograd node.
 
-    ``inputs``, ``outputs``, ``saves``, ``passes`` and ``releases`` are value numbers. ``saves``
-    are what the node keeps for backward; ``passes`` the inputs that receive the incoming gradient
-    itself (a residual add); ``releases`` what Python drops right after this op.
+    ``inputs``, ``outputs``, ``saves``, ``passes``, ``releases`` and ``borrows`` are value numbers.
+    ``saves`` are the storages the node keeps for backward, ``borrows`` those that it keeps and the
+    graph has only borrowed; ``passes`` the inputs that receive the incoming gradient itself (a
+    residual add); ``releases`` what Python drops right after this op.
     """
 
     name: str
@@ -87,6 +108,12 @@ class Op:
     gradients: tuple[GradTensor, ...] = ()
     backward: tuple[BackwardStep, ...] = ()
     releases: tuple[int, ...] = ()
+    borrows: tuple[int, ...] = ()
+
+    @property
+    def is_view(self) -> bool:
+        """Makes views only: no storage, no kernel; its backward may well have kernels."""
+        return self.kind == VIEW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +121,8 @@ class Graph:
     """One module's forward and, through its ops, its backward.
 
     ``input`` is the value that the caller passes in (None: token ids, which carry no gradient);
-    ``output`` is returned to the caller. ``weights`` in registration order.
+    ``output`` is returned to the caller. ``weights`` in registration order. ``lends`` outlive the
+    graph; ``borrows`` are lent by the embedding's graph and found there by name.
     """
 
     name: str
@@ -103,11 +131,13 @@ class Graph:
     weights: tuple[Weight, ...]
     input: int | None
     output: int
+    lends: tuple[int, ...] = ()
+    borrows: tuple[int, ...] = ()
 
     @property
     def parameters(self) -> int:
-        """Elements of all weights."""
-        return sum(weight.numel for weight in self.weights)
+        """Elements of the weights that are this graph's own."""
+        return sum(weight.numel for weight in self.weights if not weight.tied)
 
     def saved_values(self) -> frozenset[int]:
         """Every value that some node keeps for backward."""

@@ -29,6 +29,7 @@ class _Walk:
         self.program = program
         self.live: dict[int, Tensor] = {}
         self.recorded: set[int] = set()
+        self.freed: dict[tuple[int, int], Tensor] = {}
         self.place = ""
 
     def call(self, index: int, call: Call) -> None:
@@ -78,9 +79,13 @@ class _Walk:
 
     def _free(self, call: Call, instruction: Free, local: dict[int, Tensor]) -> None:
         held, key = self._slot(call, instruction.slot, local)
-        if held.pop(key, None) is None:
+        tensor = held.pop(key, None)
+        if tensor is None:
             name = self.program.registers[key] if held is self.live else f"local slot {key}"
             raise self._error(f"frees {name}, which holds nothing")
+        first = self.freed.setdefault((call.block, instruction.slot), tensor)
+        if first.bytes != tensor.bytes or first.category is not tensor.category:
+            raise self._error(f"frees {tensor.name} where another call frees {first.name}")
 
     def _record(self, call: Call, event: int, local: set[int]) -> None:
         if event < len(call.events):

@@ -7,6 +7,9 @@ them to the byte, so the tests ask for equality.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from simulator.memory.ledger import replay
@@ -20,8 +23,29 @@ MATERIAL = 0.01
 @pytest.mark.parametrize("name", NAMES)
 def test_live_bytes_at_every_hook_boundary(name: str) -> None:
     run = runs()[name]
-    marks = replay(program_of(run["config"])).marks
-    assert [(mark.mark, mark.allocated) for mark in marks] == [tuple(m) for m in run["marks"]]
+    marks = [(m.mark, m.allocated) for m in replay(program_of(run["config"])).marks]
+    if run["config"]["opt"] is None:  # the recorder stepped no optimizer there
+        marks = [mark for mark in marks if mark[0] != "opt_done"]
+    assert marks == [tuple(mark) for mark in run["marks"]]
+
+
+def together(breakdown: Mapping[str, int], run: dict[str, Any]) -> dict[str, int]:
+    """Categories that the recorder cannot tell apart, added up.
+
+    Activations, recomputed ones and temporaries count together. The slices that
+    ``reshard_after_forward=int`` keeps are activations to the recorder and unsharded parameters
+    to us; gradients that no reduction follows are temporaries to it.
+    """
+    merged = {"recomputed": "activations", "temporaries": "activations"}
+    if not isinstance(run["config"]["reshard"], bool):
+        merged["unsharded_parameters"] = "activations"
+    if run["config"]["ga_sync"] is False:
+        merged["unsharded_gradients"] = "activations"
+    parts: dict[str, int] = {}
+    for category, size in breakdown.items():
+        name = merged.get(category, category)
+        parts[name] = parts.get(name, 0) + size
+    return parts
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -34,13 +58,10 @@ def test_peak_of_every_phase_and_its_breakdown(name: str) -> None:
         found = ours[key]
         assert found.allocated == peak["total"], key
         assert sum(found.breakdown.values()) == found.allocated
-        for category in set(peak["by"]) | set(found.breakdown):
-            size = peak["by"].get(category, 0)
+        theirs, ours_by = together(peak["by"], run), together(found.breakdown, run)
+        for category, size in theirs.items():
             if size >= MATERIAL * peak["total"]:
-                assert found.breakdown.get(category, 0) == pytest.approx(size, rel=0.05), (
-                    key,
-                    category,
-                )
+                assert ours_by.get(category, 0) == pytest.approx(size, rel=0.05), (key, category)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -66,6 +66,9 @@ class Framework(Protocol):
     def adds_in_place(self, micro: MicroStep) -> bool:
         """Whether autograd adds into gradients that an earlier micro-step left."""
 
+    def waits_as(self, micro: MicroStep) -> str:
+        """First word of the registers in which the root's gradients wait for the root."""
+
     def post_backward(
         self,
         w: BlockWriter,

@@ -6,27 +6,16 @@ from collections.abc import Sequence
 
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise
+from simulator.lowering.optimizer.tensors import MODULE, letters, pass_over, shard_tensor
 from simulator.lowering.shards import Shard
 from simulator.lowering.writer import BlockWriter
 from simulator.plan.plan import Precision
 from simulator.program.instructions import Category, Tensor
 
-MODULE = "optimizer"
-
-
-def _tensor(shard: Shard, name: str, dtype: DType, category: Category) -> Tensor:
-    return Tensor(
-        name=f"{shard.weight.name}.{name}",
-        shape=shard.shape,
-        dtype=dtype,
-        category=category,
-        module=MODULE,
-    )
-
 
 def _moments(w: BlockWriter, shard: Shard, dtype: DType) -> None:
     for name in ("exp_avg", "exp_avg_sq"):
-        tensor = _tensor(shard, name, dtype, Category.OPTIMIZER)
+        tensor = shard_tensor(shard, name, dtype, Category.OPTIMIZER)
         w.alloc(tensor, slot=w.shared("own", f"{name}.{shard.weight.name}"))
         w.launch(
             Elementwise(name=f"zeros {name}", kind="copy", read=0, written=tensor.requested),
@@ -37,8 +26,10 @@ def _moments(w: BlockWriter, shard: Shard, dtype: DType) -> None:
 class AdamWFused:
     """One multi-tensor kernel, no temporaries; the step counter lives on the device."""
 
+    passes = ("fused",)
+
     def __init__(self, precision: Precision) -> None:
-        self.precision = precision
+        self.precision, self.sizes = precision, letters(precision)
 
     def states(self, w: BlockWriter, shards: Sequence[Shard]) -> None:
         """Two moments and one fp32 step counter a parameter."""
@@ -53,19 +44,11 @@ class AdamWFused:
             w.alloc(counter, slot=w.shared("own", f"step.{shard.weight.name}"))
             _moments(w, shard, self.precision.moments)
 
-    def passes(self) -> tuple[str, ...]:
-        """One fused pass."""
-        return ("fused",)
-
-    def run_pass(self, w: BlockWriter, name: str, shards: Sequence[Shard]) -> None:
+    def run_pass(
+        self, w: BlockWriter, name: str, shards: Sequence[Shard], *, first: bool, last: bool
+    ) -> None:
         """Reads parameter, gradient and both moments; writes all but the gradient."""
-        numel = sum(shard.numel for shard in shards)
-        parameter, moment = self.precision.parameters.itemsize, self.precision.moments.itemsize
-        read = numel * (parameter + self.precision.gradients.itemsize + 2 * moment)
-        written = numel * (parameter + 2 * moment)
-        w.launch(
-            Elementwise(name="adamw.fused", kind="optimizer", read=read, written=written), MODULE
-        )
+        w.launch(pass_over("adamw.fused", self.sizes, "pgmm", "pmm", shards), MODULE)
 
 
 class AdamWForeach:
@@ -75,9 +58,9 @@ class AdamWForeach:
     of the step, for the whole parameter group at once.
     """
 
-    # (pass, tensors read, tensors written) of _multi_tensor_adamw without amsgrad, in order;
-    # p parameter, g gradient, m moment (the temporary has the moments' dtype)
-    PASSES = (
+    # (pass, read, written) of _multi_tensor_adamw without amsgrad, in order; letters as in
+    # ``tensors.Letters`` (the temporary has the moments' dtype)
+    STEPS = (
         ("weight_decay", "p", "p"),
         ("lerp exp_avg", "mg", "m"),
         ("mul exp_avg_sq", "m", "m"),
@@ -88,42 +71,72 @@ class AdamWForeach:
         ("addcdiv", "pmm", "p"),
     )
 
+    passes = (*(name for name, _, _ in STEPS), "release")
+
     def __init__(self, precision: Precision) -> None:
-        self.precision = precision
-        self._bytes = {
-            "p": precision.parameters.itemsize,
-            "g": precision.gradients.itemsize,
-            "m": precision.moments.itemsize,
-        }
+        self.precision, self.sizes = precision, letters(precision)
 
     def states(self, w: BlockWriter, shards: Sequence[Shard]) -> None:
         """Two moments a parameter; step counters stay on the host."""
         for shard in shards:
             _moments(w, shard, self.precision.moments)
 
-    def passes(self) -> tuple[str, ...]:
-        """The foreach passes, then the end of the temporaries."""
-        return (*(name for name, _, _ in self.PASSES), "release")
-
-    def run_pass(self, w: BlockWriter, name: str, shards: Sequence[Shard]) -> None:
+    def run_pass(
+        self, w: BlockWriter, name: str, shards: Sequence[Shard], *, first: bool, last: bool
+    ) -> None:
         """One ``_foreach_*`` call's part in this unit."""
         if name == "release":
             w.free_all(w.shared("own", f"sqrt.{shard.weight.name}") for shard in shards)
             return
         if name == "sqrt":
+            dtype, category = self.precision.moments, Category.OPTIMIZER_TEMPORARIES
             for shard in shards:
-                w.alloc(
-                    _tensor(shard, "sqrt", self.precision.moments, Category.OPTIMIZER_TEMPORARIES),
-                    slot=w.shared("own", f"sqrt.{shard.weight.name}"),
-                )
-        numel = sum(shard.numel for shard in shards)
-        read, written = next(spec[1:] for spec in self.PASSES if spec[0] == name)
-        w.launch(
-            Elementwise(
-                name=f"adamw.{name}",
-                kind="optimizer",
-                read=numel * sum(self._bytes[x] for x in read),
-                written=numel * sum(self._bytes[x] for x in written),
-            ),
-            MODULE,
+                tensor = shard_tensor(shard, "sqrt", dtype, category)
+                w.alloc(tensor, slot=w.shared("own", f"sqrt.{shard.weight.name}"))
+        read, written = next(spec[1:] for spec in self.STEPS if spec[0] == name)
+        w.launch(pass_over(f"adamw.{name}", self.sizes, read, written, shards), MODULE)
+
+
+class AdamWForLoop:
+    """``_single_tensor_adamw``: parameter by parameter, eight kernels and two temporaries each.
+
+    The denominator of one parameter lives until the next one's square root is gone.
+    """
+
+    passes = ("for-loop",)
+
+    def __init__(self, precision: Precision) -> None:
+        self.precision, self.sizes = precision, letters(precision)
+
+    def states(self, w: BlockWriter, shards: Sequence[Shard]) -> None:
+        """Two moments a parameter; step counters stay on the host."""
+        for shard in shards:
+            _moments(w, shard, self.precision.moments)
+
+    def run_pass(
+        self, w: BlockWriter, name: str, shards: Sequence[Shard], *, first: bool, last: bool
+    ) -> None:
+        """``denom = (exp_avg_sq.sqrt() / bias_correction2_sqrt).add_(eps)``, for each."""
+        denominator = None if first else w.shared("previous", "denominator")
+        for number, shard in enumerate(shards):
+            denominator = self._one(w, shard, denominator, stays=number == len(shards) - 1)
+        if last and denominator is not None:
+            w.free(denominator)
+
+    def _one(self, w: BlockWriter, shard: Shard, before: int | None, *, stays: bool) -> int:
+        dtype, category = self.precision.moments, Category.OPTIMIZER_TEMPORARIES
+        for name, read, written in AdamWForeach.STEPS[:4]:
+            w.launch(pass_over(f"adamw.{name}", self.sizes, read, written, [shard]), MODULE)
+        root = w.alloc(shard_tensor(shard, "sqrt", dtype, category))
+        w.launch(pass_over("adamw.sqrt", self.sizes, "m", "m", [shard]), MODULE)
+        denominator = w.alloc(
+            shard_tensor(shard, "denominator", dtype, category),
+            slot=w.shared("own", "denominator") if stays else None,
         )
+        w.launch(pass_over("adamw.div", self.sizes, "m", "m", [shard]), MODULE)
+        w.free(root)
+        if before is not None:
+            w.free(before)
+        for name, read, written in AdamWForeach.STEPS[6:]:
+            w.launch(pass_over(f"adamw.{name}", self.sizes, read, written, [shard]), MODULE)
+        return denominator

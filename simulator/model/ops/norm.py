@@ -68,77 +68,72 @@ def _rows(b: GraphBuilder, x: int) -> tuple[int, ...]:
 
 def _inverse_rms(b: GraphBuilder, x: int, name: str) -> int:
     """rsqrt(mean(x²) + eps), one fp32 a row."""
-    shape, rows, fp32 = b.of(x).shape, _rows(b, x), DType.FP32
-    size, row_size = b.bytes(x), prod(_rows(b, x)) * 4
-    square = b.value(f"{name}.square", shape, fp32)
-    pass_over = Elementwise(name=f"{name}.pow", kind="copy", read=size, written=size)
-    temps = ("div", "pow", "scaled", "grad_input")
+    mean = _mean(b, _square(b, x, name), _rows(b, x), name)
+    size = b.bytes(mean)
+    shifted = b.value(f"{name}.eps", b.of(mean).shape, DType.FP32)
+    small = Elementwise(name=f"{name}.add_eps", kind="copy", read=size, written=size)
+    b.op(f"{name}.add_eps", "add", (mean,), (shifted,), small, passes=(mean,))
+    return _rsqrt(b, shifted, name)
+
+
+def _square(b: GraphBuilder, x: int, name: str) -> int:
+    """x.pow(2): keeps x; PowBackward0 is grad · (exponent · x.pow(exponent - 1))."""
+    shape, size = b.of(x).shape, b.bytes(x)
+    out = b.value(f"{name}.square", shape, DType.FP32)
+    once = Elementwise(name=f"{name}.pow", kind="copy", read=size, written=size)
+    twice = Elementwise(name=f"{name}.pow.backward", kind="copy", read=2 * size, written=size)
     b.op(
         f"{name}.pow",
         "pow",
         (x,),
-        (square,),
-        pass_over,
+        (out,),
+        once,
         saves=(x,),
-        # PowBackward0: grad · (exponent · x.pow(exponent - 1))
         gradients=tuple(
-            GradTensor(
-                name=f"{name}.{temp}",
-                shape=shape,
-                dtype=fp32,
-                value=x if temp == "grad_input" else None,
-            )
-            for temp in temps[1:]
+            GradTensor(name=f"{name}.{temp}", shape=shape, dtype=DType.FP32, value=value)
+            for temp, value in (("pow", None), ("scaled", None), ("grad_input", x))
         ),
         backward=(
-            BackwardStep(kernel=pass_over, outputs=(0,)),
-            BackwardStep(kernel=pass_over, outputs=(1,)),
-            BackwardStep(
-                kernel=Elementwise(
-                    name=f"{name}.pow.backward", kind="copy", read=2 * size, written=size
-                ),
-                outputs=(2,),
-                frees=(1, 0),
-            ),
+            BackwardStep(kernel=once, outputs=(0,)),
+            BackwardStep(kernel=once, outputs=(1,)),
+            BackwardStep(kernel=twice, outputs=(2,), frees=(1, 0)),
         ),
     )
-    mean = b.value(f"{name}.mean", rows, fp32)
+    return out
+
+
+def _mean(b: GraphBuilder, x: int, rows: tuple[int, ...], name: str) -> int:
+    """The mean of each row: keeps nothing; backward divides the expanded gradient."""
+    shape, size, row_size = b.of(x).shape, b.bytes(x), prod(rows) * 4
+    out = b.value(f"{name}.mean", rows, DType.FP32)
+    back = Elementwise(name=f"{name}.mean.backward", kind="copy", read=row_size, written=size)
     b.op(
         f"{name}.mean",
         "mean",
-        (square,),
-        (mean,),
+        (x,),
+        (out,),
         Elementwise(name=f"{name}.mean", kind="copy", read=size, written=row_size),
-        gradients=(GradTensor(name=f"{name}.div", shape=shape, dtype=fp32, value=square),),
-        backward=(
-            BackwardStep(
-                kernel=Elementwise(
-                    name=f"{name}.mean.backward", kind="copy", read=row_size, written=size
-                ),
-                outputs=(0,),
-            ),
-        ),
+        gradients=(GradTensor(name=f"{name}.div", shape=shape, dtype=DType.FP32, value=x),),
+        backward=(BackwardStep(kernel=back, outputs=(0,)),),
     )
-    small = Elementwise(name=f"{name}.rsqrt", kind="copy", read=row_size, written=row_size)
-    shifted = b.value(f"{name}.eps", rows, fp32)
-    b.op(f"{name}.add_eps", "add", (mean,), (shifted,), small, passes=(mean,))
-    scale = b.value(f"{name}.rsqrt", rows, fp32)
+    return out
+
+
+def _rsqrt(b: GraphBuilder, x: int, name: str) -> int:
+    """x.rsqrt(): keeps its result; RsqrtBackward0 is -0.5 · grad · result³."""
+    rows, size = b.of(x).shape, b.bytes(x)
+    out = b.value(f"{name}.rsqrt", rows, DType.FP32)
+    small = Elementwise(name=f"{name}.rsqrt", kind="copy", read=size, written=size)
     b.op(
         f"{name}.rsqrt",
         "rsqrt",
-        (shifted,),
-        (scale,),
+        (x,),
+        (out,),
         small,
-        saves=(scale,),
-        # RsqrtBackward0: -0.5 · grad · result³
+        saves=(out,),
         gradients=tuple(
-            GradTensor(
-                name=f"{name}.rsqrt.{temp}",
-                shape=rows,
-                dtype=fp32,
-                value=shifted if temp == "grad" else None,
-            )
-            for temp in ("cube", "half", "grad")
+            GradTensor(name=f"{name}.rsqrt.{temp}", shape=rows, dtype=DType.FP32, value=value)
+            for temp, value in (("cube", None), ("half", None), ("grad", x))
         ),
         backward=(
             BackwardStep(kernel=small, outputs=(0,)),
@@ -146,7 +141,7 @@ def _inverse_rms(b: GraphBuilder, x: int, name: str) -> int:
             BackwardStep(kernel=small, outputs=(2,), frees=(1, 0)),
         ),
     )
-    return scale
+    return out
 
 
 def _scale_rows(b: GraphBuilder, x: int, scale: int, name: str) -> int:

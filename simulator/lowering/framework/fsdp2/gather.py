@@ -142,7 +142,7 @@ class Gather:
         w.free_all(w.shared(m.home, f"unsharded.{m.name}") for m in group.members)
 
     def reshard_to_slices(self, w: BlockWriter, group: Group, kept: int) -> None:
-        """``_to_sharded_post_forward``: keep 1/kept of each parameter, a copy, and free the rest."""
+        """``_to_sharded_post_forward``: keep a copy of 1/kept of each parameter, free the rest."""
         for member in group.members:
             category, module = Category.UNSHARDED_PARAMETERS, member.shard.weight.module
             tensor = flat(

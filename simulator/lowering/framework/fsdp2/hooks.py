@@ -170,6 +170,11 @@ class Fsdp2:
         """Autograd finds ``.grad`` set where accumulated gradients were not converted."""
         return micro.accumulated and not self.reduce.converts
 
+    def waits_as(self, micro: MicroStep) -> str:
+        """First word of the registers in which the root's gradients wait for the root."""
+        stays = not micro.reduce and not self.reduce.converts
+        return "accumulated" if stays else "unreduced"
+
     def post_backward(
         self,
         w: BlockWriter,
@@ -204,15 +209,19 @@ class Fsdp2:
             if pending:
                 self.reduce.drop_input(w)
             self.reduce.reduce(w, group, gradients, micro)
-        elif not micro.accumulated:
-            store = self.reduce.convert if self.reduce.converts else self.reduce.keep
-            store(w, group, gradients)
+        elif not micro.accumulated and self.reduce.converts:
+            self.reduce.convert(w, group, gradients)
+        elif not micro.accumulated and group is not self._root:
+            self.reduce.keep(w, group, gradients)
 
     def end_backward(self, w: BlockWriter, pending: bool, micro: MicroStep) -> None:
         """``_root_post_backward_final_callback``: the root's own group, then the last reduction."""
         if self._root is not None:
             w.mark("post_bwd.begin:root")
-            slots = [w.shared(m.home, f"unreduced.{m.name}") for m in self._root.members]
+            word = self.waits_as(micro)
+            slots = []
+            if not self.adds_in_place(micro):
+                slots = [w.shared(m.home, f"{word}.{m.name}") for m in self._root.members]
             self._post_backward(w, self._root, slots, micro, pending=pending)
             w.mark("post_bwd.end:root")
         if not micro.reduce:

@@ -77,9 +77,7 @@ class Reduce:
         self._reduce_scatter(w, group, source.requested, micro)
         w.free(last)
 
-    def _reduce_scatter(
-        self, w: BlockWriter, group: Group, size: int, micro: MicroStep
-    ) -> None:
+    def _reduce_scatter(self, w: BlockWriter, group: Group, size: int, micro: MicroStep) -> None:
         """The reduced shard becomes the gradients, or is cast to them, or is added to them."""
         aliased = self.s.reduce is self.s.gradient
         becomes = aliased and not micro.summed and not self.s.offload
