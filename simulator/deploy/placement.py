@@ -71,7 +71,7 @@ def _partition(
     kinds = number(zip(map(id, programs), _gpu_kinds(cluster, world), strict=True))
     if _same_everywhere(kinds, groups):
         return one_world(world, len(groups), links)
-    return refine(kinds, [link.bytes_per_s for link in cluster.links], groups, loads)
+    return refine(kinds, cluster.capacities, groups, loads)
 
 
 def _same_everywhere(kinds: Sequence[int], groups: Sequence[Group]) -> bool:

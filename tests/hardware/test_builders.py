@@ -21,7 +21,8 @@ SIZES = [(1, None), (1, 1), (2, None), (2, 3), (33, None), (70, 5)]
 )
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     name, nodes, gpus = request.param
-    return build(find_topology(name), nodes, gpus)
+    spec = find_topology(name)
+    return build(spec, nodes, gpus and min(gpus, spec.gpus_per_node))
 
 
 def sampled(cluster: Cluster) -> list[int]:

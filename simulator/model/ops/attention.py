@@ -6,6 +6,7 @@ from simulator.dtypes import DType
 from simulator.kernels import Attention, Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import BackwardStep, GradTensor
+from simulator.model.rule import Rule
 
 
 def expand_heads(b: GraphBuilder, x: int, heads: int, name: str) -> int:
@@ -77,5 +78,53 @@ def flash_attention(b: GraphBuilder, q: int, k: int, v: int, name: str) -> int:
             GradTensor(name=f"{name}.grad_v", shape=kv_shape, dtype=dtype, value=v),
         ),
         backward=(BackwardStep(kernel=kernel(backward=True), outputs=(0, 1, 2)),),
+    )
+    return out
+
+
+def efficient_attention(b: GraphBuilder, q: int, k: int, v: int, bias: int, name: str) -> int:
+    """aten::_scaled_dot_product_efficient_attention with an additive bias [b, 1, s, s].
+
+    What CUDA takes when there is a mask. Keeps q, k, v, the bias, the output, the fp32
+    log-sum-exp (rows padded to 32) and seed and offset; k and v have all heads.
+    """
+    batch, seq, heads, head_dim = shape = b.of(q).shape
+    dtype = b.of(q).dtype
+    out = b.value(f"{name}.out", shape, dtype)
+    lse = b.value(f"{name}.logsumexp", (batch, heads, -(-seq // 32) * 32), DType.FP32)
+    seed = b.value(f"{name}.seed", (1,), DType.INT64)
+    offset = b.value(f"{name}.offset", (1,), DType.INT64)
+
+    def kernel(*, backward: bool) -> Attention:
+        return Attention(
+            name=f"{name}.backward" if backward else name,
+            kernel="efficient",
+            batch=batch,
+            heads=heads,
+            kv_heads=heads,
+            seq_q=seq,
+            seq_k=seq,
+            head_dim=head_dim,
+            dtype=dtype,
+            causal=False,
+            backward=backward,
+        )
+
+    rule = Rule(name)
+    rule.launch(
+        kernel(backward=True),
+        *(
+            GradTensor(name=f"{name}.grad_{n}", shape=shape, dtype=dtype, value=x)
+            for n, x in (("q", q), ("k", k), ("v", v))
+        ),
+    )
+    b.op(
+        name,
+        "efficient_attention",
+        (q, k, v, bias),
+        (out, lse, seed, offset),
+        kernel(backward=False),
+        saves=(q, k, v, bias, out, lse, seed, offset),
+        rule=rule,
     )
     return out

@@ -1,4 +1,4 @@
-"""Matrix products with a weight: ``nn.Linear`` without bias (aten::mm)."""
+"""Matrix products with a weight: ``nn.Linear`` and GPT-2's ``Conv1D``."""
 
 from __future__ import annotations
 
@@ -7,49 +7,142 @@ from math import prod
 
 from simulator.kernels import Gemm
 from simulator.model.builder import GraphBuilder
-from simulator.model.graph import BackwardStep, GradTensor
+from simulator.model.graph import GradTensor, Weight
+from simulator.model.rule import Rule
 
 
 def linear(
-    b: GraphBuilder, x: int, name: str, out_features: int, *, view: Sequence[int] | None = None
+    b: GraphBuilder,
+    x: int,
+    name: str,
+    out_features: int,
+    *,
+    view: Sequence[int] | None = None,
+    bias: bool = False,
+    tied: str = "",
 ) -> int:
-    """y[b, s, out] = x[b, s, in] · W[out, in]ᵀ; ``view``: the shape that y is seen in.
+    """y[b, s, out] = x[b, s, in] · W[out, in]ᵀ + bias; ``view``: the shape that y is seen in.
 
-    Dims past the second of x count as features. Keeps x. Backward allocates the weight's gradient
-    first, then the input's: MmBackward0 computes ``mat2`` before ``self``.
+    Dims past the second of x count as features. Keeps x. ``tied``: the embedding's parameter that
+    serves as W.
     """
+    shape = (out_features, _features(b, x))
+    weight = b.weight(tied or f"{name}.weight", shape, tied=bool(tied))
+    if bias:
+        return _addmm(b, x, name, weight, out_features, view)
+    return _mm(b, x, name, weight, out_features, view)
+
+
+def conv1d(b: GraphBuilder, x: int, name: str, out_features: int) -> int:
+    """x · W[in, out] + bias: aten::addmm with the weight stored the other way round."""
+    weight = b.weight(f"{name}.weight", (_features(b, x), out_features))
+    return _addmm(b, x, name, weight, out_features, None)
+
+
+def _mm(
+    b: GraphBuilder,
+    x: int,
+    name: str,
+    weight: Weight,
+    out_features: int,
+    view: Sequence[int] | None,
+) -> int:
+    """Backward allocates the weight's gradient first: MmBackward0 computes ``mat2`` first."""
     source = b.of(x)
-    lead, in_features = source.shape[:2], prod(source.shape[2:])
-    tokens = prod(lead)
-    weight = b.weight(f"{name}.weight", (out_features, in_features))
-    y = b.value(f"{name}.out", view or (*lead, out_features))
-    dtype = source.dtype
-    b.op(
-        name,
-        "mm",
-        (x,),
-        (y,),
-        Gemm(name=name, m=tokens, n=out_features, k=in_features, dtype=dtype),
-        saves=(x,),
-        gradients=(
-            GradTensor(
-                name=f"{name}.weight.grad", shape=weight.shape, dtype=dtype, weight=weight.name
-            ),
-            GradTensor(name=f"{name}.grad_input", shape=source.shape, dtype=dtype, value=x),
-        ),
-        backward=(
-            BackwardStep(
-                kernel=Gemm(
-                    name=f"{name}.wgrad", m=out_features, n=in_features, k=tokens, dtype=dtype
-                ),
-                outputs=(0,),
-            ),
-            BackwardStep(
-                kernel=Gemm(
-                    name=f"{name}.dgrad", m=tokens, n=in_features, k=out_features, dtype=dtype
-                ),
-                outputs=(1,),
-            ),
-        ),
-    )
+    y = b.value(f"{name}.out", view or (*source.shape[:2], out_features))
+    rule = Rule(name)
+    rule.launch(*_weight_gradient(b, x, name, weight, out_features))
+    rule.launch(*_input_gradient(b, x, name, out_features))
+    b.op(name, "mm", (x,), (y,), _forward(b, x, name, out_features), saves=(x,), rule=rule)
     return y
+
+
+def _addmm(
+    b: GraphBuilder,
+    x: int,
+    name: str,
+    weight: Weight,
+    out_features: int,
+    view: Sequence[int] | None,
+) -> int:
+    """AddmmBackward0 computes ``mat1`` before ``mat2``; the engine then sums the bias' gradient."""
+    source = b.of(x)
+    bias = b.weight(f"{name}.bias", (out_features,))
+    y = b.value(f"{name}.out", view or (*source.shape[:2], out_features))
+    rule = Rule(name)
+    rule.launch(*_input_gradient(b, x, name, out_features))
+    rule.launch(*_weight_gradient(b, x, name, weight, out_features))
+    size = b.bytes(y)
+    rule.make("bias.grad", bias.shape, source.dtype, weight=bias.name, read=size)
+    b.op(name, "addmm", (x,), (y,), _forward(b, x, name, out_features), saves=(x,), rule=rule)
+    return y
+
+
+def _features(b: GraphBuilder, x: int) -> int:
+    return prod(b.of(x).shape[2:])
+
+
+def _forward(b: GraphBuilder, x: int, name: str, out_features: int) -> Gemm:
+    source = b.of(x)
+    return Gemm(
+        name=name,
+        m=prod(source.shape[:2]),
+        n=out_features,
+        k=_features(b, x),
+        dtype=source.dtype,
+    )
+
+
+def _weight_gradient(
+    b: GraphBuilder, x: int, name: str, weight: Weight, out_features: int
+) -> tuple[Gemm, GradTensor]:
+    source = b.of(x)
+    kernel = Gemm(
+        name=f"{name}.wgrad",
+        m=out_features,
+        n=_features(b, x),
+        k=prod(source.shape[:2]),
+        dtype=source.dtype,
+    )
+    made = GradTensor(
+        name=f"{name}.weight.grad", shape=weight.shape, dtype=source.dtype, weight=weight.name
+    )
+    return kernel, made
+
+
+def _input_gradient(
+    b: GraphBuilder, x: int, name: str, out_features: int
+) -> tuple[Gemm, GradTensor]:
+    source = b.of(x)
+    kernel = Gemm(
+        name=f"{name}.dgrad",
+        m=prod(source.shape[:2]),
+        n=_features(b, x),
+        k=out_features,
+        dtype=source.dtype,
+    )
+    made = GradTensor(name=f"{name}.grad_input", shape=source.shape, dtype=source.dtype, value=x)
+    return kernel, made
+
+
+def batched_product(b: GraphBuilder, x: int, y: int, name: str, shape: Sequence[int]) -> int:
+    """torch.matmul of [.., heads, m, k] and [.., heads, k, n]: aten::bmm; keeps both.
+
+    ``shape`` = (batch, heads, m, n). BmmBackward0 makes y's gradient first.
+    """
+    batch, heads, m, n = shape
+    left, right = b.of(x), b.of(y)
+    count = batch * heads
+    k = b.bytes(x) // (count * m * left.dtype.itemsize)
+    out = b.value(name, shape, left.dtype)
+
+    def kernel(suffix: str, m: int, n: int, k: int) -> Gemm:
+        return Gemm(name=f"{name}{suffix}", m=m, n=n, k=k, dtype=left.dtype, batch=count)
+
+    rule = Rule(name)
+    made = GradTensor(name=f"{name}.grad_mat2", shape=right.shape, dtype=right.dtype, value=y)
+    rule.launch(kernel(".grad_mat2", k, n, m), made)
+    made = GradTensor(name=f"{name}.grad_self", shape=left.shape, dtype=left.dtype, value=x)
+    rule.launch(kernel(".grad_self", m, k, n), made)
+    b.op(name, "bmm", (x, y), (out,), kernel("", m, n, k), saves=(x, y), rule=rule)
+    return out

@@ -9,6 +9,8 @@ from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import BackwardStep, GradTensor
 from simulator.model.ops.elementwise import cast
+from simulator.model.ops.plain import plain
+from simulator.model.rule import Rule
 
 
 def eager_cross_entropy(b: GraphBuilder, logits: int) -> int:
@@ -23,24 +25,43 @@ def eager_cross_entropy(b: GraphBuilder, logits: int) -> int:
     size = prod(rows) * 4
     wide = logits if b.of(logits).dtype is fp32 else cast(b, logits, fp32, "logits.float")
     with b.frame(*(() if wide == logits else (wide,))):
-        logprobs = _log_softmax(b, wide, rows, size)
-        loss = b.value("loss", (1,), fp32)
-        weight = b.value("total_weight", (1,), fp32)
-        b.op(
-            "nll_loss",
-            "nll_loss",
-            (logprobs,),
-            (loss, weight),
-            Elementwise(name="nll_loss", kind="softmax", read=rows[0] * 4, written=8),
-            saves=(weight, logprobs),
-            gradients=(GradTensor(name="nll.grad", shape=rows, dtype=fp32, value=logprobs),),
-            backward=(
-                BackwardStep(
-                    kernel=Elementwise(name="nll_loss.backward", kind="copy", read=0, written=size),
-                    outputs=(0,),
-                ),
-            ),
-        )
+        return _nll_loss(b, _log_softmax(b, wide, rows, size), ())
+
+
+def causal_lm_loss(b: GraphBuilder, logits: int) -> int:
+    """``ForCausalLMLoss`` of transformers (4.46 and later): fp32 copy, labels padded and shifted.
+
+    The shifted labels are a copy unless the batch is 1; ``nll_loss`` keeps them.
+    """
+    batch, seq, vocab = b.of(logits).shape
+    rows = (batch * seq, vocab)
+    fp32 = DType.FP32
+    wide = logits if b.of(logits).dtype is fp32 else cast(b, logits, fp32, "logits.float")
+    with b.frame(*(() if wide == logits else (wide,))) as frame:
+        targets = plain(b, "labels.padded", (batch, seq + 1), DType.INT64)
+        frame.bind(targets)
+        if batch > 1:
+            targets = plain(b, "labels.shifted", (batch, seq), DType.INT64, (targets,))
+            frame.bind(targets)
+        return _nll_loss(b, _log_softmax(b, wide, rows, prod(rows) * 4), (targets,))
+
+
+def _nll_loss(b: GraphBuilder, logprobs: int, targets: tuple[int, ...]) -> int:
+    """Mean reduction: keeps the log-softmax, the total weight and the targets."""
+    rows, fp32 = b.of(logprobs).shape, DType.FP32
+    loss = b.value("loss", (1,), fp32)
+    weight = b.value("total_weight", (1,), fp32)
+    rule = Rule("nll_loss")
+    rule.make("grad", rows, fp32, value=logprobs, read=0)
+    b.op(
+        "nll_loss",
+        "nll_loss",
+        (logprobs, *targets),
+        (loss, weight),
+        Elementwise(name="nll_loss", kind="softmax", read=rows[0] * 4, written=8),
+        saves=(weight, *targets, logprobs),
+        rule=rule,
+    )
     return loss
 
 

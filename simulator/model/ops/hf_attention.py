@@ -1,0 +1,126 @@
+"""The attention functions that Hugging Face transformers dispatches to: sdpa and eager."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulator.dtypes import DType
+from simulator.kernels import Elementwise
+from simulator.model.builder import Frame, GraphBuilder
+from simulator.model.ops.attention import efficient_attention, expand_heads, flash_attention
+from simulator.model.ops.elementwise import cast
+from simulator.model.ops.linear import batched_product
+from simulator.model.ops.plain import plain
+from simulator.model.ops.pointwise import dropout, masked_fill, plus_table, scale, tanh
+from simulator.model.ops.views import contiguous, copied_view
+from simulator.model.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Which of q, k, v lie [b, heads, s, d] in memory (else [b, s, heads, d]).
+
+    torch.matmul copies what it cannot view as one batch of matrices.
+    """
+
+    q: bool = False
+    k: bool = False
+    v: bool = False
+
+
+def sdpa(b: GraphBuilder, q: int, k: int, v: int, *, heads_first: bool) -> int:
+    """Without a mask: flash, grouped heads taken natively (integrations/sdpa_attention.py).
+
+    The output lies as q does; ``heads_first``: transposing it back is a copy.
+    """
+    out = flash_attention(b, q, k, v, "attention")
+    return contiguous(b, out, "attention.contiguous") if heads_first else out
+
+
+def masked_sdpa(b: GraphBuilder, q: int, k: int, v: int, mask: int, *, heads_first: bool) -> int:
+    """With a boolean mask [1, 1, s, s]: k and v copied to all heads, the mask made additive."""
+    batch, seq, heads, _ = b.of(q).shape
+    if b.of(k).shape[2] < heads:
+        k, v = expand_heads(b, k, heads, "k"), expand_heads(b, v, heads, "v")
+    with b.frame(k, v):
+        bias = plain(b, "attention.bias", (batch, 1, seq, seq), b.of(q).dtype, (mask,))
+        plain(b, "attention.hidden", (batch, 1, seq, seq), DType.BOOL, (mask,))
+        out = efficient_attention(b, q, k, v, bias, "attention")
+    return contiguous(b, out, "attention.contiguous") if heads_first else out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eager:
+    """``eager_attention_forward`` of the families that differ in a step.
+
+    ``wide_softmax``: softmax(dtype=float32), then a cast back; ``softcap``: Gemma-2's. MPT adds
+    its fp32 ``alibi`` and fills where the mask is true.
+    """
+
+    wide_softmax: bool = True
+    softcap: bool = False
+    dropout: float = 0.0
+    layout: Layout = Layout()
+
+    def __call__(
+        self,
+        b: GraphBuilder,
+        q: int,
+        k: int,
+        v: int,
+        mask: int,
+        *,
+        alibi: int | None = None,
+        caller: Frame | None = None,
+    ) -> int:
+        """The output as a contiguous [b, s, heads, d].
+
+        ``caller``: the frame whose local the last scores are, where attention is written inline.
+        """
+        heads, layout = b.of(q).shape[2], self.layout
+        if b.of(k).shape[2] < heads:
+            k, v = expand_heads(b, k, heads, "k"), expand_heads(b, v, heads, "v")
+            layout = Layout(q=layout.q, k=True, v=True)
+        batch, seq, _, head_dim = b.of(q).shape
+        with b.frame(k, v):
+            left = q if layout.q else contiguous(b, q, "q.contiguous")
+            right = k if layout.k else contiguous(b, k, "k.contiguous")
+            scores = batched_product(b, left, right, "scores", (batch, heads, seq, seq))
+            scores = self._scores(b, scale(b, scores, "scores.scaled"), mask, alibi)
+            if caller is not None:
+                caller.bind(scores)
+            weights = dropout(b, self._weights(b, scores), "weights.dropout", self.dropout)
+            values = v if layout.v else contiguous(b, v, "v.contiguous")
+            shape = (batch, heads, seq, head_dim)
+            out = batched_product(b, weights, values, "context", shape)
+        seen = copied_view(b, out, "context.heads", shape)
+        return contiguous(b, seen, "attention.contiguous")
+
+    def _scores(self, b: GraphBuilder, scores: int, mask: int, alibi: int | None) -> int:
+        if self.softcap:
+            capped = tanh(b, scale(b, scores, "scores.divided"), "scores.tanh")
+            scores = scale(b, capped, "scores.capped")
+        if alibi is not None:
+            return masked_fill(b, plus_table(b, scores, alibi, "scores.alibi"), mask, "scores.seen")
+        return plus_table(b, scores, mask, "scores.masked")
+
+    def _weights(self, b: GraphBuilder, scores: int) -> int:
+        dtype = b.dtype
+        with b.frame(scores):
+            if self.wide_softmax and b.of(scores).dtype is not DType.FP32:
+                wide = cast(b, scores, DType.FP32, "scores.float")
+                return cast(b, softmax(b, wide, "softmax"), dtype, "weights")
+            weights = softmax(b, scores, "softmax")
+            return weights if b.of(weights).dtype is dtype else cast(b, weights, dtype, "weights")
+
+
+def softmax(b: GraphBuilder, x: int, name: str) -> int:
+    """aten::_softmax over the last dim: keeps its result."""
+    shape, dtype = b.of(x).shape, b.of(x).dtype
+    out = b.value(name, shape, dtype)
+    size = b.bytes(out)
+    rule = Rule(name, "softmax")
+    rule.make("backward", shape, dtype, value=x, read=2 * size)
+    kernel = Elementwise(name=name, kind="softmax", read=size, written=size)
+    b.op(name, "softmax", (x,), (out,), kernel, saves=(out,), rule=rule)
+    return out

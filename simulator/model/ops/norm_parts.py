@@ -1,0 +1,106 @@
+"""The element-wise pieces of an RMSNorm that is written op by op, all in fp32."""
+
+from __future__ import annotations
+
+from math import prod
+
+from simulator.dtypes import DType
+from simulator.kernels import Elementwise
+from simulator.model.builder import GraphBuilder
+from simulator.model.graph import Weight
+from simulator.model.ops.pointwise import power, shift
+from simulator.model.rule import Rule
+
+
+def inverse_rms(b: GraphBuilder, x: int, name: str) -> tuple[int, int]:
+    """rsqrt(mean(x²) + eps), one fp32 a row, and the mean."""
+    shape, rows, fp32 = b.of(x).shape, _rows(b, x), DType.FP32
+    size, row_size = b.bytes(x), prod(rows) * 4
+    square = power(b, x, f"{name}.square")
+    mean = b.value(f"{name}.mean", rows, fp32)
+    rule = Rule(f"{name}.mean")
+    rule.make("div", shape, fp32, value=square, read=row_size)
+    kernel = Elementwise(name=f"{name}.mean", kind="copy", read=size, written=row_size)
+    b.op(f"{name}.mean", "mean", (square,), (mean,), kernel, rule=rule)
+    shifted = shift(b, mean, f"{name}.eps")
+    return _rsqrt(b, shifted, f"{name}.rsqrt"), mean
+
+
+def _rsqrt(b: GraphBuilder, x: int, name: str) -> int:
+    """Keeps its result; RsqrtBackward0 makes -0.5 · grad · result³."""
+    shape, dtype = b.of(x).shape, b.of(x).dtype
+    out = b.value(name, shape, dtype)
+    rule = Rule(name)
+    cube, half = rule.make("cube", shape, dtype), rule.make("half", shape, dtype)
+    rule.make("grad", shape, dtype, value=x, read=2 * b.bytes(x))
+    rule.free(half, cube)
+    size = b.bytes(x)
+    kernel = Elementwise(name=name, kind="copy", read=size, written=size)
+    b.op(name, "rsqrt", (x,), (out,), kernel, saves=(out,), rule=rule)
+    return out
+
+
+def scale_by(b: GraphBuilder, x: int, factor: int, name: str) -> int:
+    """x · factor, one factor a row or a column: keeps both.
+
+    MulBackward0 makes the factor's full-size product first, x's gradient, then sums the product.
+    """
+    shape, dtype = b.of(x).shape, b.of(x).dtype
+    out = b.value(name, shape, dtype)
+    size = b.bytes(x)
+    rule = Rule(name)
+    product = rule.make("product", shape, dtype, read=2 * size)
+    rule.make("grad_input", shape, dtype, value=x)
+    rule.make("sum", b.of(factor).shape, dtype, value=factor, read=size)
+    rule.free(product)
+    kernel = Elementwise(name=name, kind="copy", read=size, written=size)
+    b.op(name, "mul", (x, factor), (out,), kernel, saves=(x, factor), rule=rule)
+    return out
+
+
+def weighted_wide(b: GraphBuilder, x: int, weight: Weight, name: str) -> int:
+    """fp32 x · weight (torchtitan): keeps x; the gradient is summed in fp32, then cast."""
+    shape, fp32 = b.of(x).shape, DType.FP32
+    out = b.value(name, shape, fp32)
+    size = b.bytes(x)
+    rule = Rule(name)
+    product = rule.make("product", shape, fp32, read=2 * size)
+    rule.make("grad_input", shape, fp32, value=x)
+    total = rule.make("sum", weight.shape, fp32, read=size)
+    rule.free(product)
+    rule.make("grad", weight.shape, b.dtype, weight=weight.name)
+    rule.free(total)
+    kernel = Elementwise(name=name, kind="copy", read=size, written=size)
+    b.op(name, "mul", (x,), (out,), kernel, saves=(x,), rule=rule)
+    return out
+
+
+def weighted(b: GraphBuilder, x: int, weight: Weight, name: str) -> int:
+    """weight · x in x's dtype (Hugging Face): keeps x, whose gradient comes first."""
+    shape, dtype = b.of(x).shape, b.of(x).dtype
+    out = b.value(name, shape, dtype)
+    size = b.bytes(x)
+    rule = Rule(name)
+    rule.make("grad_input", shape, dtype, value=x)
+    product = rule.make("product", shape, dtype, read=2 * size)
+    rule.make("weight.grad", weight.shape, dtype, weight=weight.name, read=size)
+    rule.free(product)
+    kernel = Elementwise(name=name, kind="copy", read=size, written=size)
+    b.op(name, "mul", (x,), (out,), kernel, saves=(x,), rule=rule)
+    return out
+
+
+def widened_weight(b: GraphBuilder, weight: Weight, name: str) -> int:
+    """1 + weight.float() (Gemma): a small fp32 tensor whose gradient is cast back."""
+    fp32 = DType.FP32
+    size = weight.numel * 4
+    wide = b.value(f"{name}.float", weight.shape, fp32)
+    rule = Rule(f"{name}.float")
+    rule.make("weight.grad", weight.shape, b.dtype, weight=weight.name, read=size)
+    kernel = Elementwise(name=f"{name}.float", kind="copy", read=size // 2, written=size)
+    b.op(f"{name}.float", "cast", (), (wide,), kernel, rule=rule)
+    return shift(b, wide, f"{name}.plus_one")
+
+
+def _rows(b: GraphBuilder, x: int) -> tuple[int, ...]:
+    return (*b.of(x).shape[:-1], 1)

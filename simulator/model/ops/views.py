@@ -1,0 +1,80 @@
+"""Views and the copies that their gradients need, concatenation, and the half turn of RoPE.
+
+Heads are written [b, s, heads, d] whatever lies where: a kernel that returns its gradient in
+another order than the projection's makes ``reshape`` in backward copy it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from simulator.kernels import Elementwise
+from simulator.model.builder import GraphBuilder
+from simulator.model.rule import Rule
+
+
+def copied_view(b: GraphBuilder, x: int, name: str, shape: Sequence[int]) -> int:
+    """A view whose gradient cannot be viewed back: it is cloned and the incoming one dropped."""
+    rule = Rule(name)
+    rule.make("clone", b.of(x).shape, b.of(x).dtype, value=x)
+    rule.drop_incoming()
+    return b.view(x, name, shape, rule)
+
+
+def slice_of(b: GraphBuilder, x: int, name: str, shape: Sequence[int]) -> int:
+    """x[..., i:j]: slice_backward writes the gradient into zeros of x's size."""
+    rule = Rule(name)
+    size = prod(shape) * b.of(x).dtype.itemsize
+    rule.make("slice_backward", b.of(x).shape, b.of(x).dtype, value=x, read=size)
+    return b.view(x, name, shape, rule)
+
+
+def split(b: GraphBuilder, x: int, name: str, shapes: dict[str, Sequence[int]]) -> tuple[int, ...]:
+    """Equal or unequal pieces along the last dim: SplitBackward concatenates their gradients."""
+    rule = Rule(name)
+    rule.make("cat", b.of(x).shape, b.of(x).dtype, value=x)
+    return b.views(x, name, shapes, rule)
+
+
+def concat(b: GraphBuilder, parts: Sequence[int], name: str, shape: Sequence[int]) -> int:
+    """torch.cat: keeps nothing; each part's gradient is a view of the incoming one."""
+    out = b.value(name, shape, b.of(parts[0]).dtype)
+    size = b.bytes(out)
+    kernel = Elementwise(name=name, kind="copy", read=size, written=size)
+    b.op(name, "cat", parts, (out,), kernel, passes=parts)
+    return out
+
+
+def contiguous(b: GraphBuilder, x: int, name: str) -> int:
+    """A copy in another order of dims: keeps nothing, hands the gradient itself on."""
+    out = b.value(name, b.of(x).shape, b.of(x).dtype)
+    size = b.bytes(out)
+    kernel = Elementwise(name=name, kind="copy", read=size, written=size)
+    b.op(name, "clone", (x,), (out,), kernel, passes=(x,))
+    return out
+
+
+def rotate_half(b: GraphBuilder, x: int, name: str) -> int:
+    """cat(-x2, x1) of the halves of the last dim, nodes of cat, neg and both slices in one.
+
+    Backward: the negated half, zeros of x's size for each half's gradient, and their sum.
+    """
+    known = b.of(x)
+    half = (*known.shape[:-1], known.shape[-1] // 2)
+    size = b.bytes(x)
+    negated = b.value(f"{name}.neg", half, known.dtype)
+    negation = Elementwise(name=f"{name}.neg", kind="rope", read=size // 2, written=size // 2)
+    b.op(f"{name}.neg", "neg", (x,), (negated,), negation)
+    out = b.value(name, known.shape, known.dtype)
+    rule = Rule(name, "rope")
+    turned = rule.make("neg", half, known.dtype)
+    second = rule.make("slice_2", known.shape, known.dtype, read=size // 2)
+    rule.free(turned)
+    first = rule.make("slice_1", known.shape, known.dtype, read=size // 2)
+    rule.drop_incoming()
+    rule.make("grad", known.shape, known.dtype, value=x, read=2 * size)
+    rule.free(second, first)
+    kernel = Elementwise(name=name, kind="rope", read=size, written=size)
+    b.op(name, "cat", (x, negated), (out,), kernel, rule=rule)
+    return out
