@@ -118,6 +118,7 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
         reduce=dtype[config["reduce_dtype"]] or compute,
         master=None,
         moments=stored,
+        autocast=DType.BF16 if config["autocast"] else None,
     )
     replicas = config["hsdp"] or 1
     plan = Plan(

@@ -45,7 +45,7 @@ def write_forward(
         w,
         graph,
         slots,
-        kept=recompute.kept,
+        kept=recompute.kept | recompute.until_loss,
         category=Category.ACTIVATIONS,
         ops=range(first, end),
         cached=frozenset(),

@@ -8,7 +8,7 @@ from simulator.dtypes import DType
 from simulator.kernels import Elementwise
 from simulator.lowering.autograd import Gradient, write_backward, write_forward
 from simulator.lowering.framework import Framework, MicroStep
-from simulator.lowering.units import LOSS, Kind
+from simulator.lowering.units import LOSS, Kind, Unit
 from simulator.lowering.writer import BlockWriter
 from simulator.model.decoder import Decoder
 from simulator.model.graph import Graph
@@ -72,14 +72,23 @@ class Bodies:
         if kind.wrapped:
             self.framework.post_forward(w, kind)
         _drop_input(w, kind, slots)
+        w.free_all(slots[v] for v in kind.graph.until_return if v not in kind.recompute.kept)
 
-    def loss_forward(self, w: BlockWriter, micro: MicroStep) -> None:
-        """The loss; the training loop drops the logits when it has returned."""
+    def loss_forward(self, w: BlockWriter, micro: MicroStep, units: Sequence[Unit]) -> None:
+        """The loss; the training loop drops the logits when it has returned.
+
+        Leaving autocast drops its cache: the casts that no node keeps go.
+        """
         self.framework.end_forward(w, micro)
         slots = _kept_slots(w, self.loss)
         graph = self.loss.graph
         write_forward(w, graph, self.loss.recompute, slots, 0, len(graph.ops))
         _drop_input(w, self.loss, slots)
+        for unit in units:
+            w.free_all(
+                w.shared(unit.label, f"kept.{unit.kind.graph.values[value].name}")
+                for value in sorted(unit.kind.recompute.until_loss)
+            )
         w.mark("fwd_done")
 
     def loss_backward(self, w: BlockWriter, ahead: Kind | None) -> None:
@@ -145,7 +154,7 @@ def _kept_slots(w: BlockWriter, kind: Kind) -> dict[int, int]:
     graph = kind.graph
     slots = {
         value: w.shared("own", f"kept.{graph.values[value].name}")
-        for value in sorted(kind.recompute.kept)
+        for value in sorted(kind.recompute.kept | kind.recompute.until_loss)
         if value != graph.input
     }
     slots[graph.output] = w.shared("own", "out")

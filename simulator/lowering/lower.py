@@ -40,7 +40,10 @@ def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
     """The model's graphs for the plan's micro-batch."""
     training = plan.training
     shape = Shape(
-        batch=training.micro_batch, seq=training.seq_len, dtype=training.precision.compute
+        batch=training.micro_batch,
+        seq=training.seq_len,
+        dtype=training.precision.compute,
+        autocast=training.precision.autocast,
     )
     return FAMILIES[config.family](config, shape)
 
@@ -103,8 +106,10 @@ class _Lowering:
             previous = unit
             if unit.kind.wrapped:
                 behind = unit
+        cached = [unit for unit in self.units if unit.kind.recompute.until_loss]
         roles = _roles(own=LOSS, previous=self.units[-1], behind=behind)
-        write = partial(self.bodies.loss_forward, micro=micro)
+        roles |= {unit.label: unit for unit in cached}
+        write = partial(self.bodies.loss_forward, micro=micro, units=cached)
         self.a.call(("forward", LOSS, micro), write, roles, place)
 
     def _forward_unit(

@@ -16,14 +16,16 @@ attention and communication); of matrix products (``mm``) it keeps every other o
 class Recompute:
     """The policy ``mode`` applied to one graph.
 
-    ``kept``: values that outlive forward. ``cached``: ops whose results forward keeps and
-    recompute pops. ``stop``: recompute runs ops before this one.
+    ``kept``: values that backward finds. ``cached``: ops whose results forward keeps and
+    recompute pops. ``stop``: recompute runs ops before this one. ``until_loss``: values that
+    outlive the module's forward, but go when the loss is there.
     """
 
     active: bool
     kept: frozenset[int]
     cached: frozenset[int]
     stop: int
+    until_loss: frozenset[int] = frozenset()
 
 
 def plan_recompute(graph: Graph, mode: str, *, early_stop: bool = True) -> Recompute:
@@ -35,7 +37,13 @@ def plan_recompute(graph: Graph, mode: str, *, early_stop: bool = True) -> Recom
     if graph.input is not None:
         kept.add(graph.input)
     stop = stops_at(graph) if early_stop else len(graph.ops)
-    return Recompute(active=True, kept=frozenset(kept), cached=cached, stop=stop)
+    return Recompute(
+        active=True,
+        kept=frozenset(kept),
+        cached=cached,
+        stop=stop,
+        until_loss=frozenset(graph.until_loss) - kept,
+    )
 
 
 def selective_ops(graph: Graph) -> frozenset[int]:

@@ -34,13 +34,14 @@ class Frame:
 class GraphBuilder:
     """Collects values, weights and ops; ``build`` settles when each value is released."""
 
-    def __init__(self, name: str, dtype: DType) -> None:
-        self.name, self.dtype = name, dtype
+    def __init__(self, name: str, dtype: DType, autocast: DType | None = None) -> None:
+        self.name, self.dtype, self.autocast = name, dtype, autocast
         self.module = name
         self._values: list[Value] = []
         self._weights: list[Weight] = []
         self._ops: list[Op] = []
         self._borrowed: list[int] = []
+        self._until_loss: list[int] = []
         self._released_after: dict[int, int] = {}
         self._release_order: list[int] = []
 
@@ -50,6 +51,10 @@ class GraphBuilder:
             Value(name=name, shape=tuple(shape), dtype=dtype or self.dtype, module=self.module)
         )
         return len(self._values) - 1
+
+    def hold_until_loss(self, value: int) -> None:
+        """The training step's context holds ``value`` until the loss is there."""
+        self._until_loss.append(value)
 
     def borrow(self, name: str, shape: Sequence[int], dtype: DType | None = None) -> int:
         """A storage that the embedding's graph lends under that name; once a graph."""
@@ -144,7 +149,14 @@ class GraphBuilder:
             self._released_after[value] = len(self._ops) - 1
             self._release_order.append(value)
 
-    def build(self, *, input: int | None, output: int, lends: Sequence[int] = ()) -> Graph:
+    def build(
+        self,
+        *,
+        input: int | None,
+        output: int,
+        lends: Sequence[int] = (),
+        until_return: Sequence[int] = (),
+    ) -> Graph:
         """Freeze the graph. What the caller holds is released here only if a frame bound it."""
         last = dict(self._last_reader())
         for value, index in self._released_after.items():
@@ -153,7 +165,7 @@ class GraphBuilder:
         releases: dict[int, list[int]] = {}
         unbound = (v for v in last if v not in self._released_after)
         for value in (*unbound, *dict.fromkeys(self._release_order)):
-            if value not in held and value != output and value not in lends:
+            if value not in held and value not in (output, *lends, *until_return):
                 releases.setdefault(last[value], []).append(value)
         ops = tuple(
             replace(op, releases=tuple(releases[i])) if i in releases else op
@@ -168,6 +180,8 @@ class GraphBuilder:
             output=output,
             lends=tuple(lends),
             borrows=tuple(self._borrowed),
+            until_loss=tuple(self._until_loss),
+            until_return=tuple(until_return),
         )
 
     def _last_reader(self) -> Iterator[tuple[int, int]]:

@@ -9,9 +9,17 @@ from dataclasses import dataclass
 class ModelConfig:
     """Architecture of one model.
 
-    ``style`` says whose modules run (``torchtitan``), hence what autograd keeps. ``rms_norm``:
-    ``fused`` (aten::_fused_rms_norm, torch >= 2.9 on CUDA) or ``composite``. ``kv_expand``: k and
-    v are copied to all heads before attention (False: the kernel takes grouped heads natively).
+    ``style`` says whose modules run (``torchtitan`` or ``hf``, Hugging Face transformers), hence
+    what autograd keeps. torchtitan's: ``rms_norm`` is ``fused`` (aten::_fused_rms_norm, torch >=
+    2.9 on CUDA) or ``composite``; ``kv_expand``: k and v are copied to all heads before attention
+    (False: the kernel takes grouped heads natively).
+
+    ``tied``: the head's weight is the embedding's. The rest is read by style ``hf``:
+    ``attention``: ``sdpa`` or ``eager``; ``activation``: ``silu``, ``gelu`` (one kernel, erf or
+    tanh) or ``gelu_new`` (op by op); ``rotary_fraction``: the part of a head that is turned;
+    ``positions``: rows of the learned position table, or of ALiBi's; ``window``: of sliding
+    attention, None for none; ``dropout``: of the residual branches, ``embedding_dropout`` of what
+    enters the first block, ``attention_dropout`` of the probabilities.
     """
 
     name: str
@@ -27,3 +35,13 @@ class ModelConfig:
     rms_norm: str = "fused"
     kv_expand: bool = True
     source: str = ""
+    tied: bool = False
+    attention: str = "sdpa"
+    activation: str = "silu"
+    qkv_bias: bool = False
+    rotary_fraction: float = 1.0
+    positions: int = 0
+    window: int | None = None
+    dropout: float = 0.0
+    embedding_dropout: float = 0.0
+    attention_dropout: float = 0.0

@@ -10,11 +10,15 @@ from simulator.model.graph import Graph
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The micro-batch a rank runs and the dtype its kernels compute in."""
+    """The micro-batch a rank runs and the dtype its parameters are gathered in.
+
+    ``autocast``: the dtype that ``torch.autocast`` casts matrix products to, if it is on.
+    """
 
     batch: int
     seq: int
     dtype: DType
+    autocast: DType | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,7 +122,9 @@ class Graph:
 
     ``input`` is the value that the caller passes in (None: token ids, which carry no gradient);
     ``output`` is returned to the caller. ``weights`` in registration order. ``lends`` outlive the
-    graph; ``borrows`` are lent by the embedding's graph and found there by name.
+    graph; ``borrows`` are lent by the embedding's graph and found there by name. ``until_loss``
+    are held by the training step's autocast context until the loss is there; ``until_return`` by
+    the caller until the framework's hooks have run.
     """
 
     name: str
@@ -133,6 +135,8 @@ class Graph:
     output: int
     lends: tuple[int, ...] = ()
     borrows: tuple[int, ...] = ()
+    until_loss: tuple[int, ...] = ()
+    until_return: tuple[int, ...] = ()
 
     @property
     def parameters(self) -> int:

@@ -14,7 +14,7 @@ class Precision:
     ``compute``: of the gathered copy that kernels read; ``reduce``: in which gradients are
     summed over ranks; ``gradients``: of the (sharded) gradient the optimizer reads; ``master``:
     of a copy beside the stored parameter (None: the stored one is the master); ``moments``: of
-    the optimizer's states.
+    the optimizer's states; ``autocast``: to which ``torch.autocast`` casts matrix products.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Precision:
     reduce: DType
     master: DType | None
     moments: DType
+    autocast: DType | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,10 +67,11 @@ def _speed(result: Result) -> str:
 def _peak(result: Result) -> str:
     """One sentence: which ranks, when, in which module, for which tensor."""
     memory, of = result.memory, result.trace.class_of_rank
-    c = of[memory.peak_rank]
-    alike = [rank for rank, other in enumerate(of) if other == c]
+    reports = result.trace.memory
+    peak = reports[of[memory.peak_rank]].peak
+    alike = [rank for rank, other in enumerate(of) if reports[other].peak == peak]
     who = "every rank" if len(alike) == len(of) else f"rank {rank_list(alike)}"
-    what = allocating(result.trace.memory[c])
+    what = allocating(reports[of[memory.peak_rank]])
     return (
         f"The peak is on {who}, in step {memory.peak_step}, {memory.peak_phase}: "
         f"{memory.peak_at} allocates {what}."

@@ -76,5 +76,5 @@ def ranks(result: Result) -> Section | None:
         align="rrrll",
         headers=("ranks", "peak GiB", "step", "first device", "which"),
         rows=tuple(rows),
-        notes=(f"and {more} more classes with lower peaks",) if more > 0 else (),
+        notes=(f"and {more} more classes, whose peaks are no higher",) if more > 0 else (),
     )

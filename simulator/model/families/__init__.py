@@ -1,12 +1,49 @@
-"""Model families: how a config becomes graphs. One file a family, joined here."""
+"""Model families: how a config becomes graphs. One file a family and style, joined here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from simulator.errors import UnknownNameError, UnsupportedError
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder, Shape
+from simulator.model.families.hf.gemma2 import hf_gemma2
+from simulator.model.families.hf.gpt2 import hf_gpt2
+from simulator.model.families.hf.gpt_neox import hf_gpt_neox
+from simulator.model.families.hf.llama import hf_llama
+from simulator.model.families.hf.mpt import hf_mpt
+from simulator.model.families.hf.phi3 import hf_phi3
 from simulator.model.families.llama import llama
 
-FAMILIES: dict[str, Callable[[ModelConfig, Shape], Decoder]] = {"llama": llama}
-"""Family name -> function that writes the graphs of a decoder for one micro-batch shape."""
+Writer = Callable[[ModelConfig, Shape], Decoder]
+
+WRITERS: dict[tuple[str, str], Writer] = {
+    ("llama", "torchtitan"): llama,
+    ("llama", "hf"): hf_llama,
+    ("mistral", "hf"): hf_llama,
+    ("qwen2", "hf"): hf_llama,
+    ("qwen3", "hf"): hf_llama,
+    ("gemma2", "hf"): hf_gemma2,
+    ("phi3", "hf"): hf_phi3,
+    ("gpt2", "hf"): hf_gpt2,
+    ("gpt_neox", "hf"): hf_gpt_neox,
+    ("mpt", "hf"): hf_mpt,
+}
+"""(family, style) -> function that writes the graphs of a decoder for one micro-batch shape."""
+
+
+def _by_style(config: ModelConfig, shape: Shape) -> Decoder:
+    writer = WRITERS.get((config.family, config.style))
+    if writer is not None:
+        return writer(config, shape)
+    styles = [style for family, style in WRITERS if family == config.family]
+    if not styles:
+        raise UnknownNameError("model family", config.family, FAMILIES)
+    raise UnsupportedError(
+        f"family {config.family!r} in style {config.style!r} is not supported; "
+        f"its styles: {', '.join(styles)}"
+    )
+
+
+FAMILIES: dict[str, Writer] = {family: _by_style for family, _ in WRITERS}
+"""Family name -> the writer of its graphs, in the config's style."""

@@ -42,13 +42,13 @@ def llama(config: ModelConfig, shape: Shape) -> Decoder:
 
 
 def _embedding(config: ModelConfig, shape: Shape) -> Graph:
-    b = GraphBuilder("embed", shape.dtype)
+    b = GraphBuilder("embed", shape.dtype, shape.autocast)
     out = embedding(b, shape.batch, shape.seq, config.vocab, config.hidden, "tok_embeddings")
     return b.build(input=None, output=out)
 
 
 def _block(config: ModelConfig, shape: Shape) -> Graph:
-    b = GraphBuilder("layers.*", shape.dtype)
+    b = GraphBuilder("layers.*", shape.dtype, shape.autocast)
     fused = config.rms_norm == "fused"
     _register_in_order(b, config)
     b.module = "layers.*.attention"
@@ -106,17 +106,18 @@ def _feed_forward(b: GraphBuilder, x: int, config: ModelConfig) -> int:
 
 
 def _head(config: ModelConfig, shape: Shape) -> Graph:
-    b = GraphBuilder("head", shape.dtype)
+    b = GraphBuilder("head", shape.dtype, shape.autocast)
     b.module = "norm"
     x = b.value("x", (shape.batch, shape.seq, config.hidden))
     normed = rms_norm(b, x, "norm", fused=config.rms_norm == "fused")
     b.module = "head"
     logits = linear(b, normed, "output", config.vocab)
-    return b.build(input=x, output=logits)
+    return b.build(input=x, output=logits, until_return=(normed,))
 
 
 def _loss(config: ModelConfig, shape: Shape) -> Graph:
     b = GraphBuilder("loss", shape.dtype)
-    logits = b.value("logits", (shape.batch, shape.seq, config.vocab))
+    dtype = shape.autocast or shape.dtype
+    logits = b.value("logits", (shape.batch, shape.seq, config.vocab), dtype)
     loss = eager_cross_entropy(b, logits)
     return b.build(input=logits, output=loss)

@@ -12,7 +12,7 @@ from simulator.model.rule import Rule
 def expand_heads(b: GraphBuilder, x: int, heads: int, name: str) -> int:
     """Copy [b, s, kv_heads, d] to all heads: keeps nothing; backward sums over the copies."""
     batch, seq, _, head_dim = shape = b.of(x).shape
-    out = b.value(f"{name}.expanded", (batch, seq, heads, head_dim))
+    out = b.value(f"{name}.expanded", (batch, seq, heads, head_dim), b.of(x).dtype)
     small, large = b.bytes(x), b.bytes(out)
     b.op(
         f"{name}.expand",

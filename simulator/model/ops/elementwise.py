@@ -8,14 +8,24 @@ from simulator.dtypes import DType
 from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import BackwardStep, GradTensor
+from simulator.model.rule import Rule
 
 
 def add(b: GraphBuilder, x: int, y: int, name: str) -> int:
-    """x + y of equal shapes: keeps nothing, hands the gradient itself to both."""
-    out = b.value(name, b.of(x).shape, b.of(x).dtype)
+    """x + y of equal shapes: keeps nothing, hands the gradient itself to both.
+
+    A narrower y is promoted to x's dtype, and gets the gradient cast to its own.
+    """
+    shape, dtype, narrow = b.of(x).shape, b.of(x).dtype, b.of(y).dtype
+    out = b.value(name, shape, dtype)
     size = b.bytes(out)
-    kernel = Elementwise(name=name, kind="copy", read=2 * size, written=size)
-    b.op(name, "add", (x, y), (out,), kernel, passes=(x, y))
+    kernel = Elementwise(name=name, kind="copy", read=size + b.bytes(y), written=size)
+    if narrow is dtype:
+        b.op(name, "add", (x, y), (out,), kernel, passes=(x, y))
+        return out
+    rule = Rule(name)
+    rule.make("grad_other", shape, narrow, value=y, read=size)
+    b.op(name, "add", (x, y), (out,), kernel, passes=(x,), rule=rule)
     return out
 
 

@@ -20,7 +20,7 @@ from simulator.model.rule import Rule
 class Layout:
     """Which of q, k, v lie [b, heads, s, d] in memory (else [b, s, heads, d]).
 
-    torch.matmul copies what it cannot view as one batch of matrices.
+    torch.matmul copies what it cannot view as one batch of matrices; at batch 1 it can.
     """
 
     q: bool = False
@@ -37,16 +37,18 @@ def sdpa(b: GraphBuilder, q: int, k: int, v: int, *, heads_first: bool) -> int:
     return contiguous(b, out, "attention.contiguous") if heads_first else out
 
 
-def masked_sdpa(b: GraphBuilder, q: int, k: int, v: int, mask: int, *, heads_first: bool) -> int:
-    """With a boolean mask [1, 1, s, s]: k and v copied to all heads, the mask made additive."""
+def masked_sdpa(b: GraphBuilder, q: int, k: int, v: int, mask: int) -> int:
+    """With a boolean mask [1, 1, s, s]: k and v copied to all heads, the mask made additive.
+
+    The efficient kernel writes its output [b, s, heads, d], whatever lies how.
+    """
     batch, seq, heads, _ = b.of(q).shape
     if b.of(k).shape[2] < heads:
         k, v = expand_heads(b, k, heads, "k"), expand_heads(b, v, heads, "v")
     with b.frame(k, v):
         bias = plain(b, "attention.bias", (batch, 1, seq, seq), b.of(q).dtype, (mask,))
         plain(b, "attention.hidden", (batch, 1, seq, seq), DType.BOOL, (mask,))
-        out = efficient_attention(b, q, k, v, bias, "attention")
-    return contiguous(b, out, "attention.contiguous") if heads_first else out
+        return efficient_attention(b, q, k, v, bias, "attention")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +79,11 @@ class Eager:
 
         ``caller``: the frame whose local the last scores are, where attention is written inline.
         """
-        heads, layout = b.of(q).shape[2], self.layout
+        batch, seq, heads, head_dim = b.of(q).shape
+        layout = Layout(q=True, k=True, v=True) if batch == 1 else self.layout
         if b.of(k).shape[2] < heads:
             k, v = expand_heads(b, k, heads, "k"), expand_heads(b, v, heads, "v")
             layout = Layout(q=layout.q, k=True, v=True)
-        batch, seq, _, head_dim = b.of(q).shape
         with b.frame(k, v):
             left = q if layout.q else contiguous(b, q, "q.contiguous")
             right = k if layout.k else contiguous(b, k, "k.contiguous")
@@ -93,8 +95,9 @@ class Eager:
             values = v if layout.v else contiguous(b, v, "v.contiguous")
             shape = (batch, heads, seq, head_dim)
             out = batched_product(b, weights, values, "context", shape)
-        seen = copied_view(b, out, "context.heads", shape)
-        return contiguous(b, seen, "attention.contiguous")
+        if batch > 1:
+            out = copied_view(b, out, "context.heads", shape)
+        return contiguous(b, out, "attention.contiguous", (batch, seq, heads, head_dim))
 
     def _scores(self, b: GraphBuilder, scores: int, mask: int, alibi: int | None) -> int:
         if self.softcap:

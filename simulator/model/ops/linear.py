@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from simulator.errors import UnsupportedError
 from simulator.kernels import Gemm
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import GradTensor, Weight
+from simulator.model.ops.autocast import autocast_mm
 from simulator.model.rule import Rule
 
 
@@ -28,6 +30,11 @@ def linear(
     """
     shape = (out_features, _features(b, x))
     weight = b.weight(tied or f"{name}.weight", shape, tied=bool(tied))
+    if b.autocast is not None:
+        if bias:
+            raise UnsupportedError(f"{name}: a bias under autocast is not yet supported")
+        seen = tuple(view or (*b.of(x).shape[:2], out_features))
+        return autocast_mm(b, x, name, weight, seen, b.autocast)
     if bias:
         return _addmm(b, x, name, weight, out_features, view)
     return _mm(b, x, name, weight, out_features, view)

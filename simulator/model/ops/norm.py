@@ -116,7 +116,5 @@ def layer_norm(b: GraphBuilder, x: int, name: str, *, bias: bool = True) -> int:
         ),
     )
     kernel = Elementwise(name=name, kind="norm", read=size, written=size + 2 * b.bytes(rstd))
-    b.op(
-        name, "layer_norm", (x,), (out, mean, rstd), kernel, saves=(x, mean, rstd), rule=rule
-    )
+    b.op(name, "layer_norm", (x,), (out, mean, rstd), kernel, saves=(x, mean, rstd), rule=rule)
     return out

@@ -70,8 +70,8 @@ def alibi(b: GraphBuilder, heads: int, positions: int) -> int:
     with b.frame(raised):
         inverse = plain(b, "alibi.reciprocal", (power,), fp32, (raised,))
         slopes = plain(b, "alibi.slopes", (power,), fp32, (inverse,))
-    with b.frame(distances, base, slopes) as frame:
+    with b.frame(distances, base) as frame:
         if power != heads:
             slopes = plain(b, "alibi.cat", (1, power, 1, 1), fp32, (slopes,))
-            frame.bind(slopes)
+        frame.bind(slopes)
         return plain(b, "alibi", (heads, 1, positions), fp32, (distances, slopes))

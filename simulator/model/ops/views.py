@@ -46,9 +46,9 @@ def concat(b: GraphBuilder, parts: Sequence[int], name: str, shape: Sequence[int
     return out
 
 
-def contiguous(b: GraphBuilder, x: int, name: str) -> int:
+def contiguous(b: GraphBuilder, x: int, name: str, shape: Sequence[int] | None = None) -> int:
     """A copy in another order of dims: keeps nothing, hands the gradient itself on."""
-    out = b.value(name, b.of(x).shape, b.of(x).dtype)
+    out = b.value(name, shape or b.of(x).shape, b.of(x).dtype)
     size = b.bytes(out)
     kernel = Elementwise(name=name, kind="copy", read=size, written=size)
     b.op(name, "clone", (x,), (out,), kernel, passes=(x,))

@@ -1,0 +1,95 @@
+"""What all causal language models of transformers share: what runs around the blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from simulator.model.builder import GraphBuilder
+from simulator.model.config import ModelConfig
+from simulator.model.decoder import Buffer, Decoder, Shape
+from simulator.model.graph import Graph
+from simulator.model.ops.linear import linear
+from simulator.model.ops.loss import causal_lm_loss
+from simulator.model.ops.pointwise import scale, tanh
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The hidden states that enter the first block, and what the model's locals hold besides."""
+
+    hidden: int
+    held: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """The parts of one family of modules.
+
+    ``start`` writes what precedes the blocks, ``block`` one block from x to its output, ``norm``
+    the last norm. ``base`` is the name of the model inside ``...ForCausalLM``; the rest are names
+    of its children. ``softcap``: the logits are capped.
+    """
+
+    start: Callable[[GraphBuilder, ModelConfig, Shape], Started]
+    block: Callable[[GraphBuilder, ModelConfig, Shape, int], int]
+    norm: Callable[[GraphBuilder, int], int]
+    buffers: Callable[[ModelConfig], tuple[Buffer, ...]]
+    base: str = "model"
+    embedding: str = "embed_tokens"
+    blocks: str = "layers"
+    last_norm: str = "norm"
+    softcap: bool = False
+
+    def __call__(self, config: ModelConfig, shape: Shape) -> Decoder:
+        """The graphs of one model for one micro-batch."""
+        embedding = self._embedding(config, shape)
+        return Decoder(
+            embedding=embedding,
+            block=self._block(config, shape),
+            head=self._head(config, shape, embedding),
+            loss=_loss(config, shape),
+            layers=config.layers,
+            buffers=self.buffers(config),
+            embedding_fqn=f"{self.base}.{self.embedding}",
+            block_fqn=f"{self.base}.{self.blocks}.*",
+            head_fqn=f"{self.base}.{self.last_norm}, lm_head",
+        )
+
+    def _embedding(self, config: ModelConfig, shape: Shape) -> Graph:
+        b = GraphBuilder("embed", shape.dtype)
+        started = self.start(b, config, shape)
+        return b.build(input=None, output=started.hidden, lends=started.held)
+
+    def _block(self, config: ModelConfig, shape: Shape) -> Graph:
+        b = GraphBuilder("layers.*", shape.dtype)
+        b.module = "layers.*.attention"
+        x = b.value("x", (shape.batch, shape.seq, config.hidden))
+        return b.build(input=x, output=self.block(b, config, shape, x))
+
+    def _head(self, config: ModelConfig, shape: Shape, embedding: Graph) -> Graph:
+        """The base model's forward returns after the norm: its locals go, the input among them."""
+        b = GraphBuilder("head", shape.dtype)
+        b.module = "norm"
+        x = b.value("x", (shape.batch, shape.seq, config.hidden))
+        with b.frame(x, *_borrow_all(b, embedding)):
+            normed = self.norm(b, x)
+        b.module = "head"
+        tied = f"{self.embedding}.weight" if config.tied else ""
+        logits = linear(b, normed, "lm_head", config.vocab, tied=tied)
+        if self.softcap:
+            capped = tanh(b, scale(b, logits, "logits.divided"), "logits.tanh")
+            logits = scale(b, capped, "logits.capped")
+        return b.build(input=x, output=logits)
+
+
+def _borrow_all(b: GraphBuilder, embedding: Graph) -> Iterable[int]:
+    for number in embedding.lends:
+        lent = embedding.values[number]
+        yield b.borrow(lent.name, lent.shape, lent.dtype)
+
+
+def _loss(config: ModelConfig, shape: Shape) -> Graph:
+    b = GraphBuilder("loss", shape.dtype)
+    logits = b.value("logits", (shape.batch, shape.seq, config.vocab))
+    return b.build(input=logits, output=causal_lm_loss(b, logits))
