@@ -34,20 +34,26 @@ class Gradient:
 
 
 def write_forward(
-    w: BlockWriter, graph: Graph, recompute: Recompute, slots: dict[int, int], first: int, end: int
+    w: BlockWriter,
+    graph: Graph,
+    recompute: Recompute,
+    slots: dict[int, int],
+    ops: range,
+    lent: frozenset[int] = frozenset(),
 ) -> None:
-    """Write ops ``first .. end`` of ``graph``.
+    """Write ``ops`` of ``graph``.
 
     ``slots`` maps values to slots: on entry the input and whatever must be shared; what the ops
-    allocate is added and what they drop is removed.
+    allocate is added and what they drop is removed. ``lent``: borrowed values that some layer
+    keeps for backward.
     """
     _run(
         w,
         graph,
         slots,
-        kept=recompute.kept | recompute.until_loss,
+        kept=recompute.kept | recompute.until_loss | lent,
         category=Category.ACTIVATIONS,
-        ops=range(first, end),
+        ops=ops,
         cached=frozenset(),
     )
 
@@ -59,14 +65,16 @@ def write_backward(
     slots: dict[int, int],
     incoming: Gradient,
     existing: Mapping[str, int],
+    lent: Mapping[int, int],
 ) -> tuple[dict[str, int], int | None]:
     """Write the whole backward of ``graph``.
 
     ``slots`` holds what forward kept, the input included if it was kept; ``existing`` the weights'
-    gradients that are there already: new ones are added to them in place. Returns the slots of the
-    weights' gradients by weight name, and that of the input's gradient (None: no input).
+    gradients that are there already: new ones are added to them in place; ``lent`` the borrowed
+    values that nobody needs after this backward. Returns the slots of the weights' gradients by
+    weight name, and that of the input's gradient (None: no input).
     """
-    return _Backward(w, graph, recompute, slots, existing).write(incoming)
+    return _Backward(w, graph, recompute, slots, existing, lent).write(incoming)
 
 
 def _run(
@@ -85,6 +93,8 @@ def _run(
         if index not in cached:
             for number in op.outputs:
                 value = graph.values[number]
+                if value.base is not None:
+                    continue
                 slots[number] = w.alloc(
                     Tensor(
                         name=value.name,
@@ -95,7 +105,8 @@ def _run(
                     ),
                     slot=slots.get(number),
                 )
-            w.launch(op.kernel, op.module)
+            if not op.is_view:
+                w.launch(op.kernel, op.module)
         _release(w, op, slots, kept)
 
 
@@ -116,12 +127,13 @@ class _Backward:
         recompute: Recompute,
         slots: dict[int, int],
         existing: Mapping[str, int],
+        lent: Mapping[int, int],
     ) -> None:
         self.w, self.graph, self.recompute, self.slots = w, graph, recompute, slots
-        self.existing = existing
+        self.existing, self.lent = existing, lent
         self.keepers: dict[int, int] = {}
         for op in graph.ops:
-            for value in op.saves:
+            for value in (*op.saves, *op.borrows):
                 self.keepers[value] = self.keepers.get(value, 0) + 1
         self.packed = sum(self.keepers.values())
         self.pending: dict[int, Gradient] = {}
@@ -131,21 +143,22 @@ class _Backward:
     def write(self, incoming: Gradient) -> tuple[dict[str, int], int | None]:
         self.pending[self.graph.output] = incoming
         for op in reversed(self.graph.ops):
-            gradient = self.pending.pop(op.outputs[0], None)
-            if gradient is not None:
-                self._node(op, gradient)
+            arrived = [self.pending.pop(o) for o in op.outputs if o in self.pending]
+            if arrived:
+                self._node(op, arrived)
         source = self.graph.input
         return self.weights, None if source is None else self.pending[source].slot
 
-    def _node(self, op: Op, incoming: Gradient) -> None:
-        if op.saves and not self.recomputed:
+    def _node(self, op: Op, arrived: list[Gradient]) -> None:
+        """Run one node: ``arrived`` are the gradients of its outputs."""
+        if (op.saves or op.borrows) and not self.recomputed:
             self._recompute()
         results: list[tuple[int, Gradient]] = []
         for value in op.passes:
-            incoming.holders += 1
-            results.append((value, incoming))
-        results += self._launch(op)
-        self._drop(incoming)
+            arrived[0].holders += 1
+            results.append((value, arrived[0]))
+        results += self._launch(op, arrived)
+        self._drop_all(arrived)
         self._unpack(op)
         for value, gradient in results:
             self._deliver(value, gradient)
@@ -162,7 +175,7 @@ class _Backward:
         self.w.free(self.weights[made.weight])
         self.weights[made.weight] = self.existing[made.weight]
 
-    def _launch(self, op: Op) -> list[tuple[int, Gradient]]:
+    def _launch(self, op: Op, arrived: list[Gradient]) -> list[tuple[int, Gradient]]:
         """Allocate and compute the op's gradients; weights' stay, values' are returned."""
         slots = [0] * len(op.gradients)
         results = []
@@ -187,7 +200,14 @@ class _Backward:
                     results.append((made.value, Gradient(slots[number])))
             self.w.launch(step.kernel, op.module)
             self.w.free_all(slots[number] for number in step.frees)
+            if step.drops_incoming:
+                self._drop_all(arrived)
         return results
+
+    def _drop_all(self, gradients: list[Gradient]) -> None:
+        for gradient in gradients:
+            self._drop(gradient)
+        gradients.clear()
 
     def _drop(self, gradient: Gradient) -> None:
         gradient.holders -= 1
@@ -196,14 +216,18 @@ class _Backward:
 
     def _unpack(self, op: Op) -> None:
         """The node releases what it kept; after the last node the checkpoint lets go too."""
-        held = self.graph.input if self.recompute.active else None
+        checkpointed = self.recompute.active
         for value in op.saves:
             self.keepers[value] -= 1
-            if not self.keepers[value] and value != held:
+            if not self.keepers[value] and not (checkpointed and value == self.graph.input):
                 self.w.free(self.slots.pop(value))
-        self.packed -= len(op.saves)
-        if op.saves and not self.packed and self.recompute.active:
-            self.w.free_all(self.slots.values())
+        for value in op.borrows:
+            self.keepers[value] -= 1
+            if not self.keepers[value] and value in self.lent and not checkpointed:
+                self.w.free(self.lent[value])
+        self.packed -= len(op.saves) + len(op.borrows)
+        if (op.saves or op.borrows) and not self.packed and checkpointed:
+            self.w.free_all((*self.slots.values(), *self.lent.values()))
             self.slots.clear()
 
     def _deliver(self, value: int, gradient: Gradient) -> None:

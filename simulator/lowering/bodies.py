@@ -11,7 +11,7 @@ from simulator.lowering.framework import Framework, MicroStep
 from simulator.lowering.units import LOSS, Kind, Unit
 from simulator.lowering.writer import BlockWriter
 from simulator.model.decoder import Decoder
-from simulator.model.graph import Graph
+from simulator.model.graph import Graph, Weight
 from simulator.plan.plan import Training
 from simulator.program.instructions import Category, Tensor
 
@@ -20,10 +20,17 @@ class Bodies:
     """Writes one block a method; ``loss`` is the kind of the loss' graph."""
 
     def __init__(
-        self, decoder: Decoder, training: Training, framework: Framework, loss: Kind
+        self,
+        decoder: Decoder,
+        training: Training,
+        framework: Framework,
+        loss: Kind,
+        units: Sequence[Unit],
     ) -> None:
         self.decoder, self.training = decoder, training
         self.framework, self.loss = framework, loss
+        self.kept_lent = frozenset().union(*(kept_borrows(unit.kind) for unit in units))
+        self.tied = frozenset(weight.name for weight in decoder.head.weights if weight.tied)
 
     def buffers(self, w: BlockWriter) -> None:
         """Persistent tensors that are no parameters."""
@@ -68,7 +75,8 @@ class Bodies:
         for number, (first, end) in enumerate(_modules(kind)):
             if number and kind.wrapped:
                 self.framework.between_modules(w, kind)
-            write_forward(w, kind.graph, kind.recompute, slots, first, end)
+            ops = range(first, end)
+            write_forward(w, kind.graph, kind.recompute, slots, ops, self._lent(kind))
         if kind.wrapped:
             self.framework.post_forward(w, kind)
         _drop_input(w, kind, slots)
@@ -82,7 +90,7 @@ class Bodies:
         self.framework.end_forward(w, micro)
         slots = _kept_slots(w, self.loss)
         graph = self.loss.graph
-        write_forward(w, graph, self.loss.recompute, slots, 0, len(graph.ops))
+        write_forward(w, graph, self.loss.recompute, slots, range(len(graph.ops)))
         _drop_input(w, self.loss, slots)
         for unit in units:
             w.free_all(
@@ -102,7 +110,7 @@ class Bodies:
         )
         slot = w.alloc(root, slot=w.shared("own", "grad"))
         w.launch(Elementwise(name="ones_like", kind="copy", read=0, written=4), LOSS)
-        self._backward(w, self.loss, Gradient(slot, holders=2), {})
+        self._backward(w, self.loss, Gradient(slot, holders=2), {}, returns=False)
         self.framework.begin_backward(w, ahead)
 
     def backward(
@@ -114,22 +122,43 @@ class Bodies:
         micro: MicroStep,
         *,
         first: bool,
+        returns: bool,
     ) -> None:
-        """One unit; ``ahead`` is gathered next, ``pending`` was reduced before."""
+        """One unit; ``ahead`` is gathered next, ``pending`` was reduced before.
+
+        ``returns``: nobody needs the values lent to this unit after it.
+        """
         if kind.wrapped:
             self.framework.pre_backward(w, kind, ahead, first=first)
         existing = {}
         if self.framework.adds_in_place(micro):
             existing = {
-                weight.name: w.shared("own", f"accumulated.{weight.name}")
+                weight.name: w.shared(
+                    "embed" if weight.tied else "own", f"accumulated.{weight.name}"
+                )
                 for weight in kind.graph.weights
             }
-        gradients = self._backward(w, kind, Gradient(w.shared("own", "grad")), existing)
+        incoming = Gradient(w.shared("own", "grad"))
+        gradients = self._backward(w, kind, incoming, existing, returns=returns)
         if kind.wrapped:
             self.framework.post_backward(w, kind, gradients, pending, micro)
         elif not existing:
-            for name, slot in gradients.items():
-                w.promote(slot, "own", f"{self.framework.waits_as(micro)}.{name}")
+            self._leave_to_root(w, kind, gradients, micro)
+
+    def _leave_to_root(
+        self, w: BlockWriter, kind: Kind, gradients: dict[str, int], micro: MicroStep
+    ) -> None:
+        """Gradients wait for the root; those of a tied weight meet, and are summed out of place."""
+        word = self.framework.waits_as(micro)
+        weights = {weight.name: weight for weight in kind.graph.weights}
+        for name, slot in gradients.items():
+            if weights[name].tied:
+                w.promote(slot, "embed", f"tied.{name}")
+            elif name in self.tied:
+                total = _sum_tied(w, weights[name], self.training, slot)
+                w.promote(total, "own", f"{word}.{name}")
+            else:
+                w.promote(slot, "own", f"{word}.{name}")
 
     def end_backward(self, w: BlockWriter, micro: MicroStep, *, pending: bool) -> None:
         """The engine returns: the loss and its gradient go; then the loop drops the batch."""
@@ -139,14 +168,62 @@ class Bodies:
         w.free_all((w.shared("own", "tokens"), w.shared("own", "labels")))
 
     def _backward(
-        self, w: BlockWriter, kind: Kind, incoming: Gradient, existing: dict[str, int]
+        self,
+        w: BlockWriter,
+        kind: Kind,
+        incoming: Gradient,
+        existing: dict[str, int],
+        *,
+        returns: bool,
     ) -> dict[str, int]:
         kept = kind.recompute.kept
         slots = {value: slot for value, slot in _kept_slots(w, kind).items() if value in kept}
-        gradients, out = write_backward(w, kind.graph, kind.recompute, slots, incoming, existing)
+        lent = {}
+        if returns:
+            kept_here = kept_borrows(kind)
+            lent = {v: s for v, s in _borrowed(w, kind.graph) if _named(kind, v) in kept_here}
+        gradients, out = write_backward(
+            w, kind.graph, kind.recompute, slots, incoming, existing, lent
+        )
         if out is not None:
             w.promote(out, "previous", "grad")
         return gradients
+
+    def _lent(self, kind: Kind) -> frozenset[int]:
+        """Borrowed values of ``kind`` that some layer keeps for backward."""
+        return frozenset(v for v in kind.graph.borrows if _named(kind, v) in self.kept_lent)
+
+
+def kept_borrows(kind: Kind) -> frozenset[str]:
+    """Names of lent values that a unit keeps: its nodes do, or its checkpoint's arguments."""
+    graph = kind.graph
+    kept = graph.borrows if kind.recompute.active else {v for op in graph.ops for v in op.borrows}
+    return frozenset(_named(kind, value) for value in kept)
+
+
+def _named(kind: Kind, value: int) -> str:
+    return kind.graph.values[value].name
+
+
+def _borrowed(w: BlockWriter, graph: Graph) -> Iterator[tuple[int, int]]:
+    """Borrowed values and the slots in which the embedding's unit lends them."""
+    for value in graph.borrows:
+        yield value, w.shared("embed", f"lent.{graph.values[value].name}")
+
+
+def _sum_tied(w: BlockWriter, weight: Weight, training: Training, slot: int) -> int:
+    """AccumulateGrad's second gradient of one parameter, here the embedding's."""
+    tensor = Tensor(
+        name=f"{weight.name}.grad_sum",
+        shape=weight.shape,
+        dtype=training.precision.compute,
+        category=Category.UNSHARDED_GRADIENTS,
+        module=weight.module,
+    )
+    total, size = w.alloc(tensor), tensor.requested
+    w.launch(Elementwise(name=tensor.name, kind="copy", read=2 * size, written=size), weight.module)
+    w.free_all((w.shared("own", f"tied.{weight.name}"), slot))
+    return total
 
 
 def _kept_slots(w: BlockWriter, kind: Kind) -> dict[int, int]:
@@ -157,6 +234,8 @@ def _kept_slots(w: BlockWriter, kind: Kind) -> dict[int, int]:
         for value in sorted(kind.recompute.kept | kind.recompute.until_loss)
         if value != graph.input
     }
+    slots |= dict(_borrowed(w, graph))
+    slots |= {v: w.shared("own", f"lent.{graph.values[v].name}") for v in graph.lends}
     slots[graph.output] = w.shared("own", "out")
     if graph.input is not None:
         slots[graph.input] = w.shared("previous", "out")
@@ -165,7 +244,7 @@ def _kept_slots(w: BlockWriter, kind: Kind) -> dict[int, int]:
 
 def _drop_input(w: BlockWriter, kind: Kind, slots: dict[int, int]) -> None:
     source = kind.graph.input
-    if source is not None and source not in kind.recompute.kept:
+    if source in slots and source not in kind.recompute.kept:
         w.free(slots[source])
 
 

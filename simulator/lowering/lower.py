@@ -11,14 +11,14 @@ from functools import partial
 
 from simulator.errors import UnsupportedError
 from simulator.lowering.assembly import Assembly, Place, Roles
-from simulator.lowering.bodies import Bodies
+from simulator.lowering.bodies import Bodies, kept_borrows
 from simulator.lowering.clipping import write_clipping
 from simulator.lowering.framework import FRAMEWORKS, MicroStep
 from simulator.lowering.framework.micro import micro_steps
 from simulator.lowering.optimizer import OPTIMIZERS
 from simulator.lowering.recompute import plan_recompute
 from simulator.lowering.shards import Shard, shards_of
-from simulator.lowering.units import LOSS, Kind, Unit, units_of
+from simulator.lowering.units import LOSS, Kind, Unit, units_of, wrapped_sorts
 from simulator.lowering.writer import BlockWriter
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder, Shape
@@ -60,7 +60,7 @@ def lower(decoder: Decoder, plan: Plan, steps: int = 2) -> Program:
 class _Lowering:
     def __init__(self, decoder: Decoder, plan: Plan) -> None:
         training, parallelism = plan.training, plan.parallelism
-        _refuse_unknown(plan)
+        _refuse_unknown(decoder, plan)
         self.plan = plan
         self.units = units_of(
             decoder,
@@ -75,7 +75,10 @@ class _Lowering:
         self.optimizer = OPTIMIZERS[choice](training.precision)
         policy = plan_recompute(decoder.loss, "none")
         loss = Kind(name=LOSS, fqn=LOSS, graph=decoder.loss, recompute=policy, wrapped=False)
-        self.bodies = Bodies(decoder, training, self.framework, loss)
+        self.bodies = Bodies(decoder, training, self.framework, loss, self.units)
+        self.keeper = next(
+            (i for i, unit in enumerate(self.units) if kept_borrows(unit.kind)), None
+        )
         self.labels = {unit.label: unit for unit in self.units}
         self.a = Assembly()
 
@@ -126,7 +129,7 @@ class _Lowering:
         kinds = [target.kind for target in targets]
         kind = behind.kind if isinstance(behind, Unit) else unit.kind if behind else None
         names = (_name(behind), *(target.name for target in kinds))
-        roles = _roles(own=unit, previous=previous, behind=behind)
+        roles = _roles(own=unit, previous=previous, behind=behind, embed=self.units[0])
         roles |= {f"ahead.{number}": target for number, target in enumerate(targets)}
         self.a.call(
             ("forward", unit.kind.name, "after", *names, gathered, micro),
@@ -179,8 +182,9 @@ class _Lowering:
         first = not self.framework.root and unit is self.wrapped[-1]
         previous = self.units[index - 1] if index else None
         names = ("ahead", _name(ahead), "pending", _name(pending))
+        returns = index == self.keeper
         self.a.call(
-            ("backward", unit.kind.name, *names, first, micro),
+            ("backward", unit.kind.name, *names, first, returns, micro),
             partial(
                 self.bodies.backward,
                 kind=unit.kind,
@@ -188,8 +192,9 @@ class _Lowering:
                 pending=_kind(pending),
                 micro=micro,
                 first=first,
+                returns=returns,
             ),
-            _roles(own=unit, previous=previous, ahead=ahead, pending=pending),
+            _roles(own=unit, previous=previous, ahead=ahead, pending=pending, embed=self.units[0]),
             place,
         )
 
@@ -257,7 +262,7 @@ class _Lowering:
         return shards_of(kind.graph, self.plan.parallelism.dp_shard)
 
 
-def _refuse_unknown(plan: Plan) -> None:
+def _refuse_unknown(decoder: Decoder, plan: Plan) -> None:
     training, parallelism = plan.training, plan.parallelism
     choice = (training.optimizer, training.optimizer_implementation)
     for what, asked, known in (
@@ -267,6 +272,9 @@ def _refuse_unknown(plan: Plan) -> None:
         if asked not in known:
             shown = asked if isinstance(asked, str) else " ".join(asked)
             raise UnsupportedError(f"{what} {shown!r} is not yet supported")
+    apart = wrapped_sorts(parallelism.fsdp.wrap, decoder) & {"embedding", "head"}
+    if apart and any(weight.tied for weight in decoder.head.weights):
+        raise UnsupportedError("tied embeddings cannot be in two FSDP groups: use wrap: block")
     if parallelism.world_size != parallelism.dp_shard * parallelism.dp_replicate:
         raise UnsupportedError("mesh axes other than dp_shard, dp_replicate are not yet supported")
 

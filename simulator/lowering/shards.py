@@ -38,7 +38,9 @@ class Shard:
 
 
 def shards_of(graph: Graph, world: int) -> tuple[Shard, ...]:
-    """The shards of a unit's weights over ``world`` ranks, in registration order.
+    """The shards of a unit's own weights over ``world`` ranks, in registration order.
+
+    A tied weight belongs to the embedding's unit.
 
     >>> from simulator.model.graph import Graph, Weight
     >>> w = Weight(name="w", shape=(10, 4), module="m")
@@ -49,4 +51,5 @@ def shards_of(graph: Graph, world: int) -> tuple[Shard, ...]:
     return tuple(
         Shard(weight=weight, rows=-(-weight.shape[0] // world), world=world)
         for weight in graph.weights
+        if not weight.tied
     )

@@ -35,6 +35,7 @@ class Decoder:
     """``layers`` identical ``block`` s between ``embedding`` and ``head``; then ``loss``.
 
     ``block_fqn`` and its siblings are the names that the framework's own hooks print.
+    ``loss_in_forward``: the model's own forward computes the loss, and returns the logits with it.
     """
 
     embedding: Graph
@@ -46,6 +47,7 @@ class Decoder:
     embedding_fqn: str
     block_fqn: str
     head_fqn: str
+    loss_in_forward: bool = False
 
     @property
     def parameters(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from simulator.model.config import ModelConfig
+from simulator.model.hf_presets import HF_PRESETS
 
 _LLAMA_2 = "arXiv:2307.09288, and config.json of meta-llama/Llama-2-*-hf"
 _LLAMA_3 = "arXiv:2407.21783, and config.json of meta-llama/Llama-3.1-*"
@@ -34,6 +35,7 @@ PRESETS: dict[str, ModelConfig] = {
         _llama("llama-3.1-8b", 32, 4096, 14336, 32, 8, 128256),
         _llama("llama-3.1-70b", 80, 8192, 28672, 64, 8, 128256),
         _llama("llama-3.1-405b", 126, 16384, 53248, 128, 8, 128256),
+        *HF_PRESETS,
     )
 }
 """Preset name -> shape."""

@@ -101,7 +101,7 @@ class Player:
         for op in reversed(graph.ops):
             arrived = [pending.pop(number) for number in op.outputs if number in pending]
             if not arrived:
-                assert not op.saves and not op.borrows, op.name
+                assert not (op.saves or op.borrows), op.name
                 continue
             self.node(one, op, arrived, pending, tag)
         return None if graph.input is None else pending[graph.input]

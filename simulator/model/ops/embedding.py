@@ -20,7 +20,7 @@ def embedding(b: GraphBuilder, batch: int, seq: int, vocab: int, hidden: int, na
 
 def position_embedding(b: GraphBuilder, ids: int, rows: int, hidden: int, name: str) -> int:
     """Learned positions: [1, s, hidden] by ids[1, s], which it keeps."""
-    return _lookup(b, (*b.of(ids).shape, hidden), rows, name, (ids,))
+    return _lookup(b, (1, b.of(ids).shape[-1], hidden), rows, name, (ids,))
 
 
 def _lookup(

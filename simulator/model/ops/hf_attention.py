@@ -34,7 +34,9 @@ def sdpa(b: GraphBuilder, q: int, k: int, v: int, *, heads_first: bool) -> int:
     The output lies as q does; ``heads_first``: transposing it back is a copy.
     """
     out = flash_attention(b, q, k, v, "attention")
-    return contiguous(b, out, "attention.contiguous") if heads_first else out
+    if not heads_first or 1 in b.of(q).shape[1:3]:
+        return out
+    return contiguous(b, out, "attention.contiguous")
 
 
 def masked_sdpa(b: GraphBuilder, q: int, k: int, v: int, mask: int) -> int:
@@ -43,8 +45,7 @@ def masked_sdpa(b: GraphBuilder, q: int, k: int, v: int, mask: int) -> int:
     The efficient kernel writes its output [b, s, heads, d], whatever lies how.
     """
     batch, seq, heads, _ = b.of(q).shape
-    if b.of(k).shape[2] < heads:
-        k, v = expand_heads(b, k, heads, "k"), expand_heads(b, v, heads, "v")
+    k, v = repeat_heads(b, k, heads, "k"), repeat_heads(b, v, heads, "v")
     with b.frame(k, v):
         bias = plain(b, "attention.bias", (batch, 1, seq, seq), b.of(q).dtype, (mask,))
         plain(b, "attention.hidden", (batch, 1, seq, seq), DType.BOOL, (mask,))
@@ -80,10 +81,8 @@ class Eager:
         ``caller``: the frame whose local the last scores are, where attention is written inline.
         """
         batch, seq, heads, head_dim = b.of(q).shape
-        layout = Layout(q=True, k=True, v=True) if batch == 1 else self.layout
-        if b.of(k).shape[2] < heads:
-            k, v = expand_heads(b, k, heads, "k"), expand_heads(b, v, heads, "v")
-            layout = Layout(q=layout.q, k=True, v=True)
+        layout = self._layout(b.of(q).shape, b.of(k).shape[2])
+        k, v = repeat_heads(b, k, heads, "k"), repeat_heads(b, v, heads, "v")
         with b.frame(k, v):
             left = q if layout.q else contiguous(b, q, "q.contiguous")
             right = k if layout.k else contiguous(b, k, "k.contiguous")
@@ -97,7 +96,19 @@ class Eager:
             out = batched_product(b, weights, values, "context", shape)
         if batch > 1:
             out = copied_view(b, out, "context.heads", shape)
+        if 1 in (heads, seq):
+            return b.view(out, "attention.view", (batch, seq, heads, head_dim))
         return contiguous(b, out, "attention.contiguous", (batch, seq, heads, head_dim))
+
+    def _layout(self, shape: tuple[int, ...], kv_heads: int) -> Layout:
+        batch, seq, heads, _ = shape
+        if batch == 1:
+            return Layout(q=True, k=True, v=True)
+        one = 1 in (heads, seq)
+        if kv_heads == heads:
+            return Layout(q=one or self.layout.q, k=one or self.layout.k, v=one or self.layout.v)
+        copied = kv_heads > 1
+        return Layout(q=one or self.layout.q, k=copied, v=copied)
 
     def _scores(self, b: GraphBuilder, scores: int, mask: int, alibi: int | None) -> int:
         if self.softcap:
@@ -115,6 +126,19 @@ class Eager:
                 return cast(b, softmax(b, wide, "softmax"), dtype, "weights")
             weights = softmax(b, scores, "softmax")
             return weights if b.of(weights).dtype is dtype else cast(b, weights, dtype, "weights")
+
+
+def repeat_heads(b: GraphBuilder, x: int, heads: int, name: str) -> int:
+    """``repeat_kv``: a copy to all heads; of one head a view, whose gradient is summed."""
+    batch, seq, kv_heads, head_dim = b.of(x).shape
+    if kv_heads == heads:
+        return x
+    if kv_heads > 1:
+        return expand_heads(b, x, heads, name)
+    rule = Rule(f"{name}.expand")
+    size = b.bytes(x) * heads
+    rule.make("sum", b.of(x).shape, b.of(x).dtype, value=x, read=size)
+    return b.view(x, f"{name}.expanded", (batch, seq, heads, head_dim), rule)
 
 
 def softmax(b: GraphBuilder, x: int, name: str) -> int:

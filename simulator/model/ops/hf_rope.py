@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from simulator.dtypes import DType
 from simulator.model.builder import GraphBuilder
-from simulator.model.ops.elementwise import add, cast
+from simulator.model.ops.elementwise import add
 from simulator.model.ops.plain import plain
 from simulator.model.ops.pointwise import times_table
 from simulator.model.ops.views import concat, rotate_half, slice_of

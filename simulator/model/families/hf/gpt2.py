@@ -33,6 +33,7 @@ def hf_gpt2(config: ModelConfig, shape: Shape) -> Decoder:
         embedding="wte",
         blocks="h",
         last_norm="ln_f",
+        not_passed=frozenset({"wte.out", "wpe.out"}),
     )(config, shape)
 
 

@@ -29,6 +29,7 @@ def hf_gpt_neox(config: ModelConfig, shape: Shape) -> Decoder:
         base="gpt_neox",
         embedding="embed_in",
         last_norm="final_layer_norm",
+        not_passed=frozenset({"embed_in.out"}),
     )(config, shape)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from simulator.errors import UnsupportedError
 from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Buffer, Decoder, Shape
-from simulator.model.graph import Graph
+from simulator.model.graph import Graph, Value
 from simulator.model.ops.linear import linear
 from simulator.model.ops.loss import causal_lm_loss
 from simulator.model.ops.pointwise import scale, tanh
@@ -28,7 +29,8 @@ class Family:
 
     ``start`` writes what precedes the blocks, ``block`` one block from x to its output, ``norm``
     the last norm. ``base`` is the name of the model inside ``...ForCausalLM``; the rest are names
-    of its children. ``softcap``: the logits are capped.
+    of its children. ``softcap``: the logits are capped. Blocks are passed all that is held but
+    ``not_passed``; a checkpointed block holds its arguments, read or not.
     """
 
     start: Callable[[GraphBuilder, ModelConfig, Shape], Started]
@@ -40,13 +42,20 @@ class Family:
     blocks: str = "layers"
     last_norm: str = "norm"
     softcap: bool = False
+    not_passed: frozenset[str] = frozenset()
 
     def __call__(self, config: ModelConfig, shape: Shape) -> Decoder:
-        """The graphs of one model for one micro-batch."""
+        """The graphs of one model for one micro-batch.
+
+        Raises:
+            UnsupportedError: under autocast.
+        """
+        if shape.autocast is not None:
+            raise UnsupportedError("autocast with style 'hf' is not supported, 'torchtitan' is")
         embedding = self._embedding(config, shape)
         return Decoder(
             embedding=embedding,
-            block=self._block(config, shape),
+            block=self._block(config, shape, embedding),
             head=self._head(config, shape, embedding),
             loss=_loss(config, shape),
             layers=config.layers,
@@ -54,6 +63,7 @@ class Family:
             embedding_fqn=f"{self.base}.{self.embedding}",
             block_fqn=f"{self.base}.{self.blocks}.*",
             head_fqn=f"{self.base}.{self.last_norm}, lm_head",
+            loss_in_forward=True,
         )
 
     def _embedding(self, config: ModelConfig, shape: Shape) -> Graph:
@@ -61,10 +71,13 @@ class Family:
         started = self.start(b, config, shape)
         return b.build(input=None, output=started.hidden, lends=started.held)
 
-    def _block(self, config: ModelConfig, shape: Shape) -> Graph:
+    def _block(self, config: ModelConfig, shape: Shape, embedding: Graph) -> Graph:
         b = GraphBuilder("layers.*", shape.dtype)
         b.module = "layers.*.attention"
         x = b.value("x", (shape.batch, shape.seq, config.hidden))
+        for lent in _lent(embedding):
+            if lent.name not in self.not_passed and lent != embedding.values[embedding.output]:
+                b.borrow(lent.name, lent.shape, lent.dtype)
         return b.build(input=x, output=self.block(b, config, shape, x))
 
     def _head(self, config: ModelConfig, shape: Shape, embedding: Graph) -> Graph:
@@ -72,7 +85,8 @@ class Family:
         b = GraphBuilder("head", shape.dtype)
         b.module = "norm"
         x = b.value("x", (shape.batch, shape.seq, config.hidden))
-        with b.frame(x, *_borrow_all(b, embedding)):
+        held = [b.borrow(lent.name, lent.shape, lent.dtype) for lent in _lent(embedding)]
+        with b.frame(x, *held):
             normed = self.norm(b, x)
         b.module = "head"
         tied = f"{self.embedding}.weight" if config.tied else ""
@@ -83,10 +97,8 @@ class Family:
         return b.build(input=x, output=logits)
 
 
-def _borrow_all(b: GraphBuilder, embedding: Graph) -> Iterable[int]:
-    for number in embedding.lends:
-        lent = embedding.values[number]
-        yield b.borrow(lent.name, lent.shape, lent.dtype)
+def _lent(embedding: Graph) -> list[Value]:
+    return [embedding.values[number] for number in embedding.lends]
 
 
 def _loss(config: ModelConfig, shape: Shape) -> Graph:
