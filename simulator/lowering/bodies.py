@@ -30,6 +30,10 @@ class Bodies:
         self.decoder, self.training = decoder, training
         self.framework, self.loss = framework, loss
         self.kept_lent = frozenset().union(*(kept_borrows(unit.kind) for unit in units))
+        self.lent_output = lent_output(decoder)
+        first = units[1].kind
+        if self.lent_output is not None and first.graph.input in first.recompute.kept:
+            self.kept_lent |= {self.lent_output}
         self.tied = frozenset(weight.name for weight in decoder.head.weights if weight.tied)
 
     def buffers(self, w: BlockWriter) -> None:
@@ -67,11 +71,15 @@ class Bodies:
         micro: MicroStep,
         *,
         gathered: bool,
+        lent_input: bool,
     ) -> None:
-        """One unit. The caller drops its reference to the input when the unit returns."""
+        """One unit. The caller drops its reference to the input when the unit returns.
+
+        ``lent_input``: the model's forward holds the input longer, and a later unit drops it.
+        """
         if kind.wrapped:
             self.framework.pre_forward(w, kind, behind, ahead, micro, gathered=gathered)
-        slots = _kept_slots(w, kind)
+        slots = self._slots(w, kind)
         for number, (first, end) in enumerate(_modules(kind)):
             if number and kind.wrapped:
                 self.framework.between_modules(w, kind)
@@ -79,7 +87,10 @@ class Bodies:
             write_forward(w, kind.graph, kind.recompute, slots, ops, self._lent(kind))
         if kind.wrapped:
             self.framework.post_forward(w, kind)
-        _drop_input(w, kind, slots)
+        rest = range(_hooked_ops(kind), len(kind.graph.ops))
+        write_forward(w, kind.graph, kind.recompute, slots, rest, self._lent(kind))
+        if not lent_input:
+            _drop_input(w, kind, slots)
         w.free_all(slots[v] for v in kind.graph.until_return if v not in kind.recompute.kept)
 
     def loss_forward(self, w: BlockWriter, micro: MicroStep, units: Sequence[Unit]) -> None:
@@ -87,10 +98,14 @@ class Bodies:
 
         Leaving autocast drops its cache: the casts that no node keeps go.
         """
-        self.framework.end_forward(w, micro)
-        slots = _kept_slots(w, self.loss)
+        inside = self.decoder.loss_in_forward
+        if not inside:
+            self.framework.end_forward(w, micro)
+        slots = self._slots(w, self.loss)
         graph = self.loss.graph
         write_forward(w, graph, self.loss.recompute, slots, range(len(graph.ops)))
+        if inside:
+            self.framework.end_forward(w, micro)
         _drop_input(w, self.loss, slots)
         for unit in units:
             w.free_all(
@@ -110,6 +125,9 @@ class Bodies:
         )
         slot = w.alloc(root, slot=w.shared("own", "grad"))
         w.launch(Elementwise(name="ones_like", kind="copy", read=0, written=4), LOSS)
+        if self.decoder.loss_in_forward:  # the hook on the loss fires first, then the logits'
+            self.framework.begin_backward(w, ahead)
+            ahead = None
         self._backward(w, self.loss, Gradient(slot, holders=2), {}, returns=False)
         self.framework.begin_backward(w, ahead)
 
@@ -177,17 +195,39 @@ class Bodies:
         returns: bool,
     ) -> dict[str, int]:
         kept = kind.recompute.kept
-        slots = {value: slot for value, slot in _kept_slots(w, kind).items() if value in kept}
+        slots = {value: slot for value, slot in self._slots(w, kind).items() if value in kept}
         lent = {}
         if returns:
             kept_here = kept_borrows(kind)
-            lent = {v: s for v, s in _borrowed(w, kind.graph) if _named(kind, v) in kept_here}
+            lent = {v: s for v, s in self._borrowed(w, kind.graph) if _named(kind, v) in kept_here}
         gradients, out = write_backward(
             w, kind.graph, kind.recompute, slots, incoming, existing, lent
         )
         if out is not None:
             w.promote(out, "previous", "grad")
         return gradients
+
+    def _slots(self, w: BlockWriter, kind: Kind) -> dict[int, int]:
+        """Shared slots of a graph's output, its input, what it keeps, borrows and lends."""
+        graph = kind.graph
+        slots = {
+            value: w.shared("own", f"kept.{graph.values[value].name}")
+            for value in sorted(kind.recompute.kept | kind.recompute.until_loss)
+            if value != graph.input
+        }
+        slots |= dict(self._borrowed(w, graph))
+        slots |= {v: w.shared("own", f"lent.{graph.values[v].name}") for v in graph.lends}
+        slots[graph.output] = w.shared("own", "out")
+        if graph.input is not None:
+            slots[graph.input] = w.shared("previous", "out")
+        return slots
+
+    def _borrowed(self, w: BlockWriter, graph: Graph) -> Iterator[tuple[int, int]]:
+        """Borrowed values and the slots in which the embedding's unit lends them."""
+        for value in graph.borrows:
+            name = graph.values[value].name
+            out = name == self.lent_output
+            yield value, w.shared("embed", "out" if out else f"lent.{name}")
 
     def _lent(self, kind: Kind) -> frozenset[int]:
         """Borrowed values of ``kind`` that some layer keeps for backward."""
@@ -205,10 +245,10 @@ def _named(kind: Kind, value: int) -> str:
     return kind.graph.values[value].name
 
 
-def _borrowed(w: BlockWriter, graph: Graph) -> Iterator[tuple[int, int]]:
-    """Borrowed values and the slots in which the embedding's unit lends them."""
-    for value in graph.borrows:
-        yield value, w.shared("embed", f"lent.{graph.values[value].name}")
+def lent_output(decoder: Decoder) -> str | None:
+    """Name of the embedding's output if the model's forward holds it past the first block."""
+    graph = decoder.embedding
+    return graph.values[graph.output].name if graph.output in graph.lends else None
 
 
 def _sum_tied(w: BlockWriter, weight: Weight, training: Training, slot: int) -> int:
@@ -226,22 +266,6 @@ def _sum_tied(w: BlockWriter, weight: Weight, training: Training, slot: int) -> 
     return total
 
 
-def _kept_slots(w: BlockWriter, kind: Kind) -> dict[int, int]:
-    """Shared slots of a graph's output, its input, and what forward keeps."""
-    graph = kind.graph
-    slots = {
-        value: w.shared("own", f"kept.{graph.values[value].name}")
-        for value in sorted(kind.recompute.kept | kind.recompute.until_loss)
-        if value != graph.input
-    }
-    slots |= dict(_borrowed(w, graph))
-    slots |= {v: w.shared("own", f"lent.{graph.values[v].name}") for v in graph.lends}
-    slots[graph.output] = w.shared("own", "out")
-    if graph.input is not None:
-        slots[graph.input] = w.shared("previous", "out")
-    return slots
-
-
 def _drop_input(w: BlockWriter, kind: Kind, slots: dict[int, int]) -> None:
     source = kind.graph.input
     if source in slots and source not in kind.recompute.kept:
@@ -251,9 +275,20 @@ def _drop_input(w: BlockWriter, kind: Kind, slots: dict[int, int]) -> None:
 def _modules(kind: Kind) -> Iterator[tuple[int, int]]:
     """First and end op of each module that the framework hooks in a unit: norm, then head."""
     if kind.name != "head":
-        yield 0, len(kind.graph.ops)
+        yield 0, _hooked_ops(kind)
         return
     yield from _runs_of_one_module(kind.graph)
+
+
+def _hooked_ops(kind: Kind) -> int:
+    """Ops inside the module that the framework hooks.
+
+    After its embedding a model's forward makes what it lends, such as rotary tables.
+    """
+    ops = kind.graph.ops
+    if kind.name == "embedding":
+        return 1 + next(i for i, op in enumerate(ops) if op.kind == "embedding")
+    return len(ops)
 
 
 def _runs_of_one_module(graph: Graph) -> Iterator[tuple[int, int]]:

@@ -131,8 +131,9 @@ class _Lowering:
         names = (_name(behind), *(target.name for target in kinds))
         roles = _roles(own=unit, previous=previous, behind=behind, embed=self.units[0])
         roles |= {f"ahead.{number}": target for number, target in enumerate(targets)}
+        lent_input = previous is self.units[0] and self.bodies.lent_output is not None
         self.a.call(
-            ("forward", unit.kind.name, "after", *names, gathered, micro),
+            ("forward", unit.kind.name, "after", *names, gathered, lent_input, micro),
             partial(
                 self.bodies.forward,
                 kind=unit.kind,
@@ -140,6 +141,7 @@ class _Lowering:
                 ahead=kinds,
                 micro=micro,
                 gathered=gathered,
+                lent_input=lent_input,
             ),
             roles,
             place,

@@ -93,6 +93,8 @@ class Player:
         lent = any(hidden is each for each in self.lent.values())
         if graph.input is not None and graph.input not in released and not lent:
             self.drop(storages[graph.input])
+        for number in graph.until_return:
+            self.drop(storages[number])
         return Pass(graph, storages)
 
     def backward(self, one: Pass, incoming: Storage, tag: str) -> Storage | None:
@@ -101,7 +103,7 @@ class Player:
         for op in reversed(graph.ops):
             arrived = [pending.pop(number) for number in op.outputs if number in pending]
             if not arrived:
-                assert not (op.saves or op.borrows), op.name
+                assert not {*op.saves, *op.borrows}, op.name
                 continue
             self.node(one, op, arrived, pending, tag)
         return None if graph.input is None else pending[graph.input]

@@ -35,6 +35,8 @@ WRITERS: dict[tuple[str, str], Writer] = {
 def _by_style(config: ModelConfig, shape: Shape) -> Decoder:
     writer = WRITERS.get((config.family, config.style))
     if writer is not None:
+        if config.style == "torchtitan":
+            _refuse_hf_settings(config)
         return writer(config, shape)
     styles = [style for family, style in WRITERS if family == config.family]
     if not styles:
@@ -43,6 +45,23 @@ def _by_style(config: ModelConfig, shape: Shape) -> Decoder:
         f"family {config.family!r} in style {config.style!r} is not supported; "
         f"its styles: {', '.join(styles)}"
     )
+
+
+def _refuse_hf_settings(config: ModelConfig) -> None:
+    """torchtitan's modules have no dropout, no tied embeddings, no window, no eager attention."""
+    for key, only in (
+        ("dropout", 0.0),
+        ("embedding_dropout", 0.0),
+        ("attention_dropout", 0.0),
+        ("tied", False),
+        ("window", None),
+        ("attention", "sdpa"),
+    ):
+        if getattr(config, key) != only:
+            raise UnsupportedError(
+                f"style 'torchtitan' with {key}: {getattr(config, key)!r} is not supported, "
+                f"{only!r} is; style 'hf' has it"
+            )
 
 
 FAMILIES: dict[str, Writer] = {family: _by_style for family, _ in WRITERS}

@@ -94,11 +94,12 @@ def widened_weight(b: GraphBuilder, weight: Weight, name: str) -> int:
     """1 + weight.float() (Gemma): a small fp32 tensor whose gradient is cast back."""
     fp32 = DType.FP32
     size = weight.numel * 4
-    wide = b.value(f"{name}.float", weight.shape, fp32)
-    rule = Rule(f"{name}.float")
+    label = f"{name}.weight.float"
+    wide = b.value(label, weight.shape, fp32)
+    rule = Rule(label)
     rule.make("weight.grad", weight.shape, b.dtype, weight=weight.name, read=size)
-    kernel = Elementwise(name=f"{name}.float", kind="copy", read=size // 2, written=size)
-    b.op(f"{name}.float", "cast", (), (wide,), kernel, rule=rule)
+    kernel = Elementwise(name=label, kind="copy", read=size // 2, written=size)
+    b.op(label, "cast", (), (wide,), kernel, rule=rule)
     return shift(b, wide, f"{name}.plus_one")
 
 
