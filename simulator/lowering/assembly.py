@@ -31,6 +31,7 @@ class Assembly:
         self._calls: list[Call] = []
         self._registers: dict[tuple[str, str], int] = {}
         self._events: dict[tuple[str, str], int] = {}
+        self._bound: dict[tuple[object, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
     def call(
         self,
@@ -43,29 +44,34 @@ class Assembly:
         number = self._numbers.get(key)
         if number is None:
             number = self._write(key, write)
-        labels = {
-            role: unit if isinstance(unit, str) else unit.label for role, unit in roles.items()
-        }
         own = roles.get("own")
-        slots, events = self._keys[number]
-        registers, event_numbers = self._registers, self._events
+        registers, events = self._bind(number, roles)
         self._calls.append(
             Call(
                 block=number,
-                registers=tuple(
-                    registers.setdefault((labels[role], name), len(registers))
-                    for role, name in slots
-                ),
-                events=tuple(
-                    event_numbers.setdefault((labels[role], name), len(event_numbers))
-                    for role, name in events
-                ),
+                registers=registers,
+                events=events,
                 phase=place.phase,
                 step=place.step,
                 micro_batch=place.micro_batch,
                 layer=own.layer if isinstance(own, Unit) else None,
             )
         )
+
+    def _bind(self, number: int, roles: Roles) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Registers and events of a call; the same block and roles bind the same in every step."""
+        labels = {
+            role: unit if isinstance(unit, str) else unit.label for role, unit in roles.items()
+        }
+        key = (number, *labels.values())
+        found = self._bound.get(key)
+        if found is None:
+            slots, events = self._keys[number]
+            found = self._bound[key] = (
+                tuple([_number(self._registers, labels[role], name) for role, name in slots]),
+                tuple([_number(self._events, labels[role], name) for role, name in events]),
+            )
+        return found
 
     def program(self, *, resident: Collection[str]) -> Program:
         """The whole program; ``resident``: first words of registers that may be live at the end."""
@@ -94,6 +100,10 @@ class Assembly:
             )
         )
         return number
+
+
+def _number(numbers: dict[tuple[str, str], int], label: str, name: str) -> int:
+    return numbers.setdefault((label, name), len(numbers))
 
 
 def _split(name: str) -> tuple[str, str]:

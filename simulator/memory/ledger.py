@@ -54,13 +54,15 @@ class _Replay:
     def _compose(self) -> None:
         """Live bytes at each call's start, and the call that holds each phase's peak."""
         tensors: dict[int, Tensor] = {}
-        total = 0
+        total, unseen = 0, {call.block for call in self.program.calls}
         for index, call in enumerate(self.program.calls):
             summary = self.summaries.get(call.block)
             if summary is None:
                 summary = self._summarise(call, tensors)
-            for slot, tensor in summary.held_at_end.items():
-                tensors[call.registers[slot]] = tensor
+                unseen.remove(call.block)
+            if unseen:  # blocks to come must be told what lies in their slots
+                for slot, tensor in summary.held_at_end.items():
+                    tensors[call.registers[slot]] = tensor
             self.starts.append(total)
             phase = (call.step, call.phase)
             if summary.peak >= 0:

@@ -1,13 +1,15 @@
 """Kinds of values a key may hold, as pydantic types that speak our language.
 
 Each kind is a function of what is allowed that gives a validator; a value that is refused raises
-``ValueError`` with a sentence that says what was found and what is allowed.
+``ValueError`` with a sentence that says what was found and what is allowed. It carries the JSON
+Schema of what a user may write, which editors read.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BeforeValidator
@@ -28,6 +30,13 @@ class NotYetError(ValueError):
     """A value that dryfit knows but this version does not carry out."""
 
 
+@dataclass(frozen=True, slots=True)
+class Kind(BeforeValidator):
+    """A validator with the JSON Schema of what a user writes."""
+
+    schema: Mapping[str, Any] = field(default_factory=dict, hash=False, compare=False)
+
+
 def kind_of(value: object) -> str:
     """How a message names a value: ``a map``, ``a list``, ``nothing`` or the value itself."""
     if isinstance(value, dict):
@@ -37,7 +46,7 @@ def kind_of(value: object) -> str:
     return "nothing" if value is None else shorten(value)
 
 
-def whole(least: int, most: int) -> BeforeValidator:
+def whole(least: int, most: int) -> Kind:
     """A whole number from ``least`` to ``most``."""
 
     def check(value: object) -> int:
@@ -50,7 +59,7 @@ def whole(least: int, most: int) -> BeforeValidator:
             raise ValueError(f"{allowed}, found {value}")
         return value
 
-    return BeforeValidator(check)
+    return Kind(check, schema={"type": "integer", "minimum": least, "maximum": most})
 
 
 def _number_hint(value: object) -> str:
@@ -61,7 +70,7 @@ def _number_hint(value: object) -> str:
     return "; 60-based numbers are not read" if value.replace(":", "").isdigit() else ""
 
 
-def number(least: float, most: float, *, above: bool = False) -> BeforeValidator:
+def number(least: float, most: float, *, above: bool = False) -> Kind:
     """A number from ``least`` (``above``: greater than it) to ``most``."""
 
     def check(value: object) -> float:
@@ -73,7 +82,8 @@ def number(least: float, most: float, *, above: bool = False) -> BeforeValidator
             raise ValueError(f"{allowed}, found {value}")
         return float(value)
 
-    return BeforeValidator(check)
+    bottom = "exclusiveMinimum" if above else "minimum"
+    return Kind(check, schema={"type": "number", bottom: least, "maximum": most})
 
 
 def _flag(value: object) -> bool:
@@ -84,7 +94,7 @@ def _flag(value: object) -> bool:
     raise ValueError(f"expected true or false, found {kind_of(value)}{hint}")
 
 
-FLAG = BeforeValidator(_flag)
+FLAG = Kind(_flag, schema={"type": "boolean"})
 """``true`` or ``false``."""
 
 
@@ -98,11 +108,11 @@ def check_line(value: object) -> str:
     return text
 
 
-LINE = BeforeValidator(check_line)
+LINE = Kind(check_line, schema={"type": ["string", "number"]})
 """One line of text; a number is read as the text it is."""
 
 
-def choice(supported: Iterable[str], later: Iterable[str] = ()) -> BeforeValidator:
+def choice(supported: Iterable[str], later: Iterable[str] = ()) -> Kind:
     """One of ``supported``; what is in ``later`` is known, but not yet carried out."""
     can, known = tuple(supported), (*supported, *later)
 
@@ -116,7 +126,7 @@ def choice(supported: Iterable[str], later: Iterable[str] = ()) -> BeforeValidat
             raise ValueError(f"expected a name, found {kind_of(value)}; {allowed}")
         raise ValueError(f"unknown value {shorten(value)}; {allowed}{_nearest(value, known)}")
 
-    return BeforeValidator(check)
+    return Kind(check, schema={"enum": list(can)})
 
 
 def _nearest(value: str, known: Iterable[str]) -> str:
@@ -125,7 +135,7 @@ def _nearest(value: str, known: Iterable[str]) -> str:
     return hint if "did you mean" in hint else ""
 
 
-def quantity(parse: Callable[[str], Any]) -> BeforeValidator:
+def quantity(parse: Callable[[str], Any]) -> Kind:
     """A number with its unit, read by one of the parsers of ``simulator.units``."""
 
     def check(value: object) -> Any:
@@ -136,10 +146,10 @@ def quantity(parse: Callable[[str], Any]) -> BeforeValidator:
         except UnitError as error:
             raise ValueError(str(error)) from None
 
-    return BeforeValidator(check)
+    return Kind(check, schema={"type": "string", "pattern": r"^\s*[0-9.]"})
 
 
-def bound(parse: Callable[[str], float]) -> BeforeValidator:
+def bound(parse: Callable[[str], float]) -> Kind:
     """A comparison such as ``<= 76 GiB``, whose quantity ``parse`` reads."""
 
     def check(value: object) -> Bound:
@@ -150,4 +160,4 @@ def bound(parse: Callable[[str], float]) -> BeforeValidator:
         except UnitError as error:
             raise ValueError(str(error)) from None
 
-    return BeforeValidator(check)
+    return Kind(check, schema={"type": "string", "pattern": r"^\s*(<=|>=|<|>)"})
