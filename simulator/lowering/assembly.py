@@ -13,6 +13,10 @@ Roles = Mapping[str, Unit | str]
 """Role -> the unit, or the label of something that is no unit (``step``, ``loss``)."""
 
 
+Bound = tuple[tuple[int, ...], tuple[int, ...], Mapping[str, str]]
+"""Registers, events and labels of a call."""
+
+
 class Place(NamedTuple):
     """Where in the job a call stands."""
 
@@ -31,7 +35,7 @@ class Assembly:
         self._calls: list[Call] = []
         self._registers: dict[tuple[str, str], int] = {}
         self._events: dict[tuple[str, str], int] = {}
-        self._bound: dict[tuple[object, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._bound: dict[tuple[object, ...], Bound] = {}
 
     def call(
         self,
@@ -45,7 +49,7 @@ class Assembly:
         if number is None:
             number = self._write(key, write)
         own = roles.get("own")
-        registers, events = self._bind(number, roles)
+        registers, events, labels = self._bind(number, roles)
         self._calls.append(
             Call(
                 block=number,
@@ -55,10 +59,11 @@ class Assembly:
                 step=place.step,
                 micro_batch=place.micro_batch,
                 layer=own.layer if isinstance(own, Unit) else None,
+                labels=labels,
             )
         )
 
-    def _bind(self, number: int, roles: Roles) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _bind(self, number: int, roles: Roles) -> Bound:
         """Registers and events of a call; the same block and roles bind the same in every step."""
         labels = {
             role: unit if isinstance(unit, str) else unit.label for role, unit in roles.items()
@@ -70,6 +75,7 @@ class Assembly:
             found = self._bound[key] = (
                 tuple([_number(self._registers, labels[role], name) for role, name in slots]),
                 tuple([_number(self._events, labels[role], name) for role, name in events]),
+                labels,
             )
         return found
 

@@ -6,7 +6,7 @@ micro-batch. ``Program.instructions()`` spells the flat listing out lazily.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -47,9 +47,16 @@ class Call:
     step: int
     micro_batch: int = 0
     layer: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def spell(self, template: str) -> str:
-        """Put the layer number where a module name has ``*``."""
+        """Put the layer number where a module name has ``*``, a unit's label where ``{role}`` is.
+
+        ``labels`` says which unit plays each role in this call.
+        """
+        if "{" in template:
+            for role, label in self.labels.items():
+                template = template.replace(f"{{{role}}}", label)
         return template if self.layer is None else template.replace("*", str(self.layer))
 
 

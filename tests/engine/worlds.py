@@ -210,6 +210,10 @@ class Star:
             for k, (kind, rate, way) in enumerate(ends)
         ]
 
+    @property
+    def capacities(self) -> list[float]:
+        return [link.bytes_per_s for link in self.links]
+
     def route(self, source: int, target: int, rail: int | None = None) -> tuple[int, ...]:
         if self.devices[source].node == self.devices[target].node:
             return 4 * source, 4 * target + 1

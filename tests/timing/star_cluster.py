@@ -71,6 +71,10 @@ class StarCluster:
             for rail in range(nics):
                 self._connect(f"node{n}/nic{rail}", f"leaf{rail}", "nic", nic)
 
+    @property
+    def capacities(self) -> list[float]:
+        return [link.bytes_per_s for link in self.links]
+
     def nics(self, node: int) -> int:
         return self._nics
 

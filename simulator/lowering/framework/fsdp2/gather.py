@@ -49,7 +49,7 @@ class Gather:
                 bytes=size,
                 group="dp_shard" if kept in (None, self.s.world) else f"dp_shard:{kept}",
                 stream=Stream.ALL_GATHER,
-                name=f"all_gather {group.fqn}",
+                name=f"all_gather {{{group.role}}}",
                 module=group.first,
             )
         )

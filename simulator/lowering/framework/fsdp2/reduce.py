@@ -111,7 +111,7 @@ class Reduce:
                 bytes=size,
                 group="dp_shard",
                 stream=Stream.REDUCE_SCATTER,
-                name=f"reduce_scatter {group.fqn}",
+                name=f"reduce_scatter {{{group.role}}}",
                 module=group.last,
             )
         )
@@ -125,7 +125,7 @@ class Reduce:
                 bytes=size,
                 group="dp_replicate",
                 stream=Stream.ALL_REDUCE,
-                name=f"all_reduce {group.fqn}",
+                name=f"all_reduce {{{group.role}}}",
                 module=group.last,
             )
         )

@@ -1,0 +1,52 @@
+"""Keys of a Hugging Face config: looked up by name, noted where they are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from simulator.errors import UnsupportedError, UserError
+
+
+class Keys:
+    """The keys of one config of a ``model_type``; ``missing`` collects what was not there."""
+
+    def __init__(self, config: Mapping[str, Any], kind: str) -> None:
+        self.config, self.kind = config, kind
+        self.missing: list[str] = []
+
+    def need(self, key: str) -> int:
+        """A positive integer that must be there (1 where it is not: an error follows).
+
+        Raises:
+            UserError: it is something else.
+        """
+        found = self.config.get(key)
+        if found is None:
+            self.missing.append(key)
+            return 1
+        if type(found) is not int or found < 1:
+            raise UserError(f"{self.kind} with {key}: {found!r}; a positive integer is needed")
+        return found
+
+    def get(self, key: str, default: Any) -> Any:
+        """A key, or the class' default where it is absent or null."""
+        found = self.config.get(key)
+        return default if found is None else found
+
+    def refuse(self, key: str, *allowed: Any, default: Any) -> None:
+        """Accept only the settings that the writer of this family knows."""
+        found = self.get(key, default)
+        if found not in allowed:
+            shown = " or ".join(map(repr, allowed))
+            raise UnsupportedError(
+                f"{self.kind} with {key}: {found!r} is not supported, {shown} is"
+            )
+
+    def partial_rotary(self, *old: str, default: float) -> float:
+        """The turned part of a head: in ``rope_parameters``, or under an older key."""
+        rope = self.get("rope_parameters", {})
+        for found in (rope.get("partial_rotary_factor"), *(self.config.get(key) for key in old)):
+            if found is not None:
+                return float(found)
+        return default

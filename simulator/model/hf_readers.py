@@ -1,0 +1,159 @@
+"""What each ``model_type`` of Hugging Face transformers calls its sizes, and its defaults.
+
+One function a type, joined in ``READERS``; the names and defaults are those of transformers'
+``configuration_*.py``, version 5, which also reads the older keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from simulator.errors import UnsupportedError
+from simulator.model.hf_keys import Keys
+
+
+def _llama(keys: Keys) -> dict[str, Any]:
+    """Llama and what has its config's names."""
+    keys.refuse("hidden_act", "silu", "swish", default="silu")
+    if keys.kind == "llama":
+        keys.refuse("attention_bias", False, default=False)
+        keys.refuse("mlp_bias", False, default=False)
+    return _sizes(keys)
+
+
+def _sizes(keys: Keys) -> dict[str, Any]:
+    hidden, heads = keys.need("hidden_size"), keys.need("num_attention_heads")
+    return {
+        "layers": keys.need("num_hidden_layers"),
+        "hidden": hidden,
+        "ffn": keys.need("intermediate_size"),
+        "heads": heads,
+        "kv_heads": int(keys.get("num_key_value_heads", heads)),
+        "vocab": keys.need("vocab_size"),
+        "head_dim": int(keys.get("head_dim", max(hidden // heads, 1))),
+        "tied": bool(keys.get("tie_word_embeddings", False)),
+        "attention_dropout": float(keys.get("attention_dropout", 0.0)),
+    }
+
+
+def _mistral(keys: Keys) -> dict[str, Any]:
+    return _llama(keys) | {"window": keys.config.get("sliding_window")}
+
+
+def _qwen2(keys: Keys) -> dict[str, Any]:
+    keys.refuse("use_sliding_window", False, default=False)
+    return _llama(keys) | {"qkv_bias": True}
+
+
+def _qwen3(keys: Keys) -> dict[str, Any]:
+    keys.refuse("use_sliding_window", False, default=False)
+    keys.refuse("attention_bias", False, default=False)
+    return _llama(keys) | {"head_dim": int(keys.get("head_dim", 128))}
+
+
+def _phi3(keys: Keys) -> dict[str, Any]:
+    dropout = float(keys.get("resid_pdrop", 0.0))
+    return _llama(keys) | {
+        "window": keys.config.get("sliding_window"),
+        "rotary_fraction": keys.partial_rotary("partial_rotary_factor", default=1.0),
+        "dropout": dropout,
+    }
+
+
+def _gemma2(keys: Keys) -> dict[str, Any]:
+    act = "gelu_pytorch_tanh"
+    keys.refuse("hidden_activation", act, default=act)
+    keys.refuse("attention_bias", False, default=False)
+    return _sizes(keys) | {
+        "head_dim": int(keys.get("head_dim", 256)),
+        "tied": bool(keys.get("tie_word_embeddings", True)),
+        "window": int(keys.get("sliding_window", 4096)),
+        "activation": "gelu",
+        "attention": "eager",
+    }
+
+
+def _gpt2(keys: Keys) -> dict[str, Any]:
+    hidden, heads = keys.need("n_embd"), keys.need("n_head")
+    keys.refuse("activation_function", "gelu_new", "gelu", default="gelu_new")
+    keys.refuse("reorder_and_upcast_attn", False, default=False)
+    keys.refuse("add_cross_attention", False, default=False)
+    return {
+        "layers": keys.need("n_layer"),
+        "hidden": hidden,
+        "ffn": int(keys.get("n_inner", 4 * hidden)),
+        "heads": heads,
+        "kv_heads": heads,
+        "vocab": keys.need("vocab_size"),
+        "head_dim": hidden // heads,
+        "tied": bool(keys.get("tie_word_embeddings", True)),
+        "activation": str(keys.get("activation_function", "gelu_new")),
+        "positions": keys.need("n_positions"),
+        "dropout": float(keys.get("resid_pdrop", 0.1)),
+        "embedding_dropout": float(keys.get("embd_pdrop", 0.1)),
+        "attention_dropout": float(keys.get("attn_pdrop", 0.1)),
+    }
+
+
+def _gpt_neox(keys: Keys) -> dict[str, Any]:
+    hidden, heads = keys.need("hidden_size"), keys.need("num_attention_heads")
+    keys.refuse("hidden_act", "gelu", default="gelu")
+    keys.refuse("use_parallel_residual", True, default=True)
+    keys.refuse("attention_bias", True, default=True)
+    dropout = float(keys.get("hidden_dropout", 0.0))
+    return {
+        "layers": keys.need("num_hidden_layers"),
+        "hidden": hidden,
+        "ffn": keys.need("intermediate_size"),
+        "heads": heads,
+        "kv_heads": heads,
+        "vocab": keys.need("vocab_size"),
+        "head_dim": hidden // heads,
+        "tied": bool(keys.get("tie_word_embeddings", False)),
+        "activation": "gelu",
+        "rotary_fraction": keys.partial_rotary("rotary_pct", default=0.25),
+        "dropout": dropout,
+        "embedding_dropout": dropout,
+        "attention_dropout": float(keys.get("attention_dropout", 0.0)),
+    }
+
+
+def _mpt(keys: Keys) -> dict[str, Any]:
+    hidden, heads = keys.need("d_model"), keys.need("n_heads")
+    attention: Mapping[str, Any] = keys.get("attn_config", {})
+    for key, allowed in (("clip_qkv", None), ("qk_ln", False)):
+        if attention.get(key) not in (allowed, None):
+            raise UnsupportedError(f"mpt with attn_config.{key} is not supported")
+    keys.refuse("no_bias", True, default=True)
+    keys.refuse("expansion_ratio", 4, default=4)
+    dropout = float(attention.get("attn_pdrop") or 0.0)
+    return {
+        "layers": keys.need("n_layers"),
+        "hidden": hidden,
+        "ffn": 4 * hidden,
+        "heads": heads,
+        "kv_heads": heads,
+        "vocab": keys.need("vocab_size"),
+        "head_dim": hidden // heads,
+        "tied": True,
+        "activation": "gelu",
+        "attention": "eager",
+        "positions": int(keys.get("max_seq_len", 2048)),
+        "dropout": dropout,
+        "attention_dropout": dropout,
+    }
+
+
+READERS: dict[str, Callable[[Keys], dict[str, Any]]] = {
+    "llama": _llama,
+    "mistral": _mistral,
+    "qwen2": _qwen2,
+    "qwen3": _qwen3,
+    "gemma2": _gemma2,
+    "phi3": _phi3,
+    "gpt2": _gpt2,
+    "gpt_neox": _gpt_neox,
+    "mpt": _mpt,
+}
+"""model_type -> reader of its config; the keys are the families of style ``hf``."""

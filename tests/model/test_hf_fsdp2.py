@@ -1,0 +1,85 @@
+"""Hugging Face's models under FSDP2: the whole curve and the peaks against real PyTorch's.
+
+Three layers of published models, blocks and root wrapped, with and without checkpointing: live
+bytes at every hook boundary and the peak of every phase. Two differ, and by how much is asserted:
+
+* Gemma-2 casts its embedding scale, one number, to the gathered weight's dtype: 512 bytes that the
+  graph, which does not know the stored dtype, leaves out. Its layers take turns with two masks;
+  checkpointed, the second goes after layer 1's backward, here with the first after layer 0's;
+* a checkpoint's hook lets go of what it unpacked before the engine sums a bias' gradient; here the
+  sum comes first. It shows in GPT-NeoX's peak: one gradient of the fused projection's bias.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from simulator.lowering.lower import decoder_of, lower
+from simulator.lowering.recompute import SELECTIVE_ALWAYS
+from simulator.memory.ledger import replay
+from simulator.model.presets import PRESETS
+from simulator.program.program import Program
+from simulator.program.verify import verify
+from tests.recorded import DATA, model_and_plan, peaks_by_phase
+
+RUNS: dict[str, Any] = json.loads(
+    gzip.decompress((DATA / "recorded_hf_fsdp2.json.gz").read_bytes())
+)["runs"]
+PEAK_SLACK = {"gpt-neox-20b": 3 * 6144 * 2, "gemma-2-9b": 512}
+
+
+def case(name: str) -> Any:
+    windowed = name == "mistral_7b_selective_op"
+    missing = windowed and "efficient_attention" not in SELECTIVE_ALWAYS
+    reason = "the selective policy does not keep the efficient kernel's results yet"
+    return pytest.param(name, marks=pytest.mark.xfail(reason=reason) if missing else ())
+
+
+NAMES = [case(name) for name in sorted(RUNS)]
+
+
+@cache
+def program(name: str) -> Program:
+    config = RUNS[name]["config"]
+    _, plan = model_and_plan({**config, "model": "titan:debug"})
+    attention = "eager" if config["attn"] == "eager" else "sdpa"
+    preset = PRESETS[config["model"]]
+    model = replace(preset, style="hf", attention=attention, layers=config["n_layers"])
+    if model.family == "phi3":  # recorded without a window
+        model = replace(model, window=None)
+    return lower(decoder_of(model, plan), plan, 2)
+
+
+def _slack(config: dict[str, Any]) -> int:
+    if config["model"] != "gemma-2-9b":
+        return 0
+    mask = 2 * config["mb"] * config["seq"] ** 2
+    return 512 + (0 if config["ac"] == "none" else mask)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_live_bytes_at_every_hook_boundary(name: str) -> None:
+    run = RUNS[name]
+    verify(program(name))
+    slack = _slack(run["config"])
+    marks = replay(program(name)).marks
+    assert [mark.mark for mark in marks] == [mark for mark, _ in run["marks"]]
+    for found, (mark, recorded) in zip(marks, run["marks"], strict=True):
+        assert abs(found.allocated - recorded) <= slack, mark
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_peak_of_every_phase(name: str) -> None:
+    run = RUNS[name]
+    slack = PEAK_SLACK.get(run["config"]["model"], 0)
+    ours = {(p.step, p.phase): p for p in replay(program(name), detail=False).phases}
+    recorded = peaks_by_phase(run)
+    assert set(ours) == set(recorded)
+    for key, peak in recorded.items():
+        assert abs(ours[key].allocated - peak["total"]) <= slack, key
