@@ -137,7 +137,9 @@ def _header(scenario: Scenario, decoder: Decoder, cluster: Cluster, steps: int) 
     device = cluster.devices[0].gpu
     tokens = training.tokens * training.grad_accum
     model_flops = tokens * flops_per_token(scenario.model, decoder.parameters, training.seq_len)
-    units = units_of(decoder, training.activation_checkpointing, last_apart=False)
+    units = units_of(
+        decoder, training.activation_checkpointing, early_stop=training.early_stop, last_apart=False
+    )
     recomputed = sum(unit.kind.recomputed_flops for unit in units) * training.grad_accum
     world = scenario.plan.parallelism.world_size
     return Header(
@@ -154,8 +156,8 @@ def _header(scenario: Scenario, decoder: Decoder, cluster: Cluster, steps: int) 
         tokens=tokens,
         model_flops=model_flops,
         hardware_flops=model_flops + recomputed,
-        peak_flops=device.peak_flops[training.precision.compute],
-        warnings=_warnings(device),
+        peak_flops=device.peak_flops[training.precision.autocast or training.precision.compute],
+        warnings=(*scenario.warnings, *_warnings(device)),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from simulator.model.graph import Graph
 
-SELECTIVE_ALWAYS = frozenset({"flash_attention"})
+SELECTIVE_ALWAYS = frozenset({"flash_attention", "efficient_attention"})
 """Op kinds whose results torchtitan's selective-op policy always keeps (its ``_op_sac_save_list``:
 attention and communication); of matrix products (``mm``) it keeps every other one, first included.
 """
@@ -60,6 +60,6 @@ def stops_at(graph: Graph) -> int:
     inputs before its kernel runs and its outputs after, so the last op that packs runs only if it
     keeps an output (torch/utils/checkpoint.py, ``early_stop``).
     """
-    last = max(index for index, op in enumerate(graph.ops) if op.saves)
+    last = max(index for index, op in enumerate(graph.ops) if op.saves or op.borrows)
     op = graph.ops[last]
     return last + 1 if set(op.saves) & set(op.outputs) else last

@@ -9,6 +9,7 @@ bf16-no-master      2 + 2 + 0 + 4 + 4          12
 fsdp-mixed          4 + 4 + 0 + 4 + 4          16  (the fp32 shards are the master)
 megatron-bf16       2 + 4 + 4 + 4 + 4          18
 pure-bf16           2 + 2 + 0 + 2 + 2           8
+autocast            4 + 4 + 0 + 4 + 4          16  (fp32 throughout; matrix products in bf16)
 ==================  ======================  =====
 """
 
@@ -30,6 +31,7 @@ def _recipe(
     reduce: DType,
     moments: DType,
     master: DType | None = None,
+    autocast: DType | None = None,
 ) -> Precision:
     return Precision(
         name=name,
@@ -39,6 +41,7 @@ def _recipe(
         reduce=reduce,
         master=master,
         moments=moments,
+        autocast=autocast,
     )
 
 
@@ -94,6 +97,15 @@ RECIPES: dict[str, Precision] = {
             gradients=_BF16,
             reduce=_BF16,
             moments=_BF16,
+        ),
+        _recipe(
+            "autocast",
+            parameters=_FP32,
+            compute=_FP32,
+            gradients=_FP32,
+            reduce=_FP32,
+            moments=_FP32,
+            autocast=_BF16,
         ),
     )
 }

@@ -16,6 +16,10 @@ class Catalogue(Protocol):
         """The shape of a preset."""
         ...
 
+    def hf_config(self, path: str, beside: Path) -> ModelConfig:
+        """The shape in a config.json, found from the folder ``beside``. Raises UserError."""
+        ...
+
     def gpus_per_node(self, topology: str, beside: Path | None) -> int:
         """GPUs in a node of a topology, which may be a file ``beside`` the scenario."""
         ...
@@ -35,6 +39,12 @@ class BuiltIn:
         if name not in PRESETS:
             raise UnknownNameError("model", name, PRESETS)
         return PRESETS[name]
+
+    def hf_config(self, path: str, beside: Path) -> ModelConfig:
+        """The shape in a config.json, found from the folder ``beside``. Raises UserError."""
+        from simulator.scenario.hf_file import read_hf_config
+
+        return read_hf_config(beside / path)
 
     def gpus_per_node(self, topology: str, beside: Path | None) -> int:
         """GPUs in a node of a topology, which may be a file ``beside`` the scenario."""

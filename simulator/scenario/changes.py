@@ -9,8 +9,9 @@ from typing import Any
 from simulator.errors import UserError
 from simulator.scenario.mistakes import Mistakes
 from simulator.scenario.node import Map, Node, Origin, Scalar, Sequence, place, scalar
+from simulator.scenario.precision import PATH as PRECISION
 from simulator.scenario.scalars import shorten
-from simulator.scenario.short_forms import spell_out
+from simulator.scenario.short_forms import spell_out, spell_out_recipe
 from simulator.scenario.yaml_reader import MAX_DEPTH, MAX_NODES, read_yaml
 
 FLAG = Origin("flag --set")
@@ -51,6 +52,8 @@ def apply_changes(tree: Map, changes: Iterable[tuple[str, Node]]) -> Map:
         path = tuple(key.split("."))
         if not all(path) or len(path) > MAX_DEPTH:
             raise UserError(f"{shorten(key)} is no dotted key; write it as training.micro_batch")
+        if path[:2] == PRECISION and len(path) > len(PRECISION):
+            tree = spell_out_recipe(tree)
         tree = spell_out(place(tree, path, node))
     return tree
 

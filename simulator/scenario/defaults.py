@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from simulator.model.config import ModelConfig
-from simulator.plan.plan import Parallelism
-from simulator.scenario.node import DEFAULT, Map, Node, Origin, Plain, Scalar, find, plain, scalar
-from simulator.scenario.schema import SECTIONS, ModelSection, Section
+from collections.abc import Mapping
+
+from simulator.scenario.node import DEFAULT, Map, Node, Origin, Plain, Scalar, scalar
+from simulator.scenario.schema import SECTIONS, Section
 
 Path = tuple[str, ...]
+Derived = Mapping[Path, tuple[Plain, str]]
+"""Values that no default of the schema gives, each with where it comes from."""
+
+_ONLY_IF_GIVEN = ("expect", "measured")
 
 
-def complete(tree: Map, name: Scalar, model: ModelConfig, parallelism: Parallelism) -> Map:
+def complete(tree: Map, name: Scalar, derived: Derived) -> Map:
     """``tree`` with every value that it leaves out; ``expect`` and ``measured`` only if given."""
-    preset = find(tree, ("model", "preset"))
-    word = f"preset {plain(preset)}" if preset else "preset"
-    derived: dict[Path, tuple[Plain, str]] = {
-        ("model", key): (getattr(model, key), word) for key in _OF_THE_MODEL
-    }
-    derived["parallelism", "dp_shard"] = (parallelism.dp_shard, "fills the world")
-    items: dict[str, Node] = {"name": name}
+    items: dict[str, Node] = {"name": name, "as_of": tree.items.get("as_of", scalar(None, DEFAULT))}
     for key, section in SECTIONS.items():
         given = tree.items.get(key)
+        if given is None and key not in _ONLY_IF_GIVEN:
+            given = Map({}, DEFAULT)
         if isinstance(given, Map):
             items[key] = _fill_in(given, section, derived, (key,))
+    if "what_if" in tree.items:
+        items["what_if"] = tree.items["what_if"]
     return Map(items, tree.origin, tree.keys)
 
 
-_OF_THE_MODEL = tuple(key for key in ModelSection.model_fields if key != "preset")
-
-
-def _fill_in(
-    node: Map, section: type[Section], derived: dict[Path, tuple[Plain, str]], path: Path
-) -> Map:
-    """``node`` with every key of ``section``, in the section's order.
-
-    ``derived`` has values that no default of the schema gives, each with where it comes from.
-    """
+def _fill_in(node: Map, section: type[Section], derived: Derived, path: Path) -> Map:
+    """``node`` with every key of ``section``, in the section's order."""
     items: dict[str, Node] = {}
     for key, entry in section.model_fields.items():
         here, inner = (*path, key), entry.annotation

@@ -32,9 +32,13 @@ class NotYetError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Kind(BeforeValidator):
-    """A validator with the JSON Schema of what a user writes."""
+    """A validator with the JSON Schema of what a user writes.
+
+    ``names``: the catalogue whose names a value is one of.
+    """
 
     schema: Mapping[str, Any] = field(default_factory=dict, hash=False, compare=False)
+    names: str = ""
 
 
 def kind_of(value: object) -> str:
@@ -112,14 +116,20 @@ LINE = Kind(check_line, schema={"type": ["string", "number"]})
 """One line of text; a number is read as the text it is."""
 
 
-def choice(supported: Iterable[str], later: Iterable[str] = ()) -> Kind:
-    """One of ``supported``; what is in ``later`` is known, but not yet carried out."""
-    can, known = tuple(supported), (*supported, *later)
+def choice(
+    supported: Iterable[str], later: Iterable[str] = (), *, shown: Iterable[str] = ()
+) -> Kind:
+    """One of ``supported``; what is in ``later`` is known, but not yet carried out.
+
+    ``shown``: the supported ones as a message lists them.
+    """
+    can = tuple(supported)
+    known, listed = (*can, *later), ", ".join(shown or can)
 
     def check(value: object) -> str:
         if value in can and isinstance(value, str):
             return value
-        allowed = f"supported: {', '.join(can)}"
+        allowed = f"supported: {listed}"
         if isinstance(value, str) and value in known:
             raise NotYetError(f"{shorten(value)}; {allowed}")
         if not isinstance(value, str):

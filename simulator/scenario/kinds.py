@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ValidationInfo
+from pydantic import ValidationInfo
 
 from simulator.errors import UserError
 from simulator.plan.precision import RECIPES, bytes_per_parameter, nearest, runs_under
@@ -12,12 +14,14 @@ from simulator.scenario.bounds import Bound, parse_number
 from simulator.scenario.fields import (
     FLAG,
     LINE,
+    Kind,
     NotYetError,
     bound,
     choice,
     kind_of,
     number,
     quantity,
+    whole,
 )
 from simulator.scenario.scalars import shorten
 from simulator.units import parse_bytes, parse_time
@@ -31,10 +35,8 @@ TimeBound = Annotated[Bound, bound(parse_time)]
 NumberBound = Annotated[Bound, bound(parse_number)]
 Rate = Annotated[float, number(0, 1e12, above=True)]
 
-_PRECISIONS = ("fsdp-mixed", "pure-bf16")
 
-
-def catalogued(kind: str) -> BeforeValidator:
+def catalogued(kind: str) -> Kind:
     """A name that the catalogue of the validation's context knows under ``kind``."""
 
     def check(value: object, info: ValidationInfo) -> str:
@@ -46,48 +48,142 @@ def catalogued(kind: str) -> BeforeValidator:
             raise ValueError(str(error)) from None
         return value
 
-    return BeforeValidator(check)
+    return Kind(check, schema={"type": "string"}, names=kind)
 
 
-def check_precision(value: object, info: ValidationInfo) -> str:
-    """A recipe that the framework can run and this version carries out."""
-    if isinstance(value, dict):
-        raise NotYetError(f"a map of dtypes; supported: {', '.join(_PRECISIONS)}")
-    framework = str((info.context or {})["framework"])
-    if isinstance(value, str) and value in RECIPES and not runs_under(value, framework):
-        other = nearest(value, framework)
-        raise ValueError(
-            f"{framework} cannot run {value!r} ({bytes_per_parameter(RECIPES[value])} B/param); "
-            f"the nearest that it can is {other!r} ({bytes_per_parameter(RECIPES[other])} B/param)"
-        )
-    return str(_PRECISION_NAME(value))
+def dtypes() -> Kind:
+    """A recipe that the framework can run, or a map of dtypes, which is read later."""
+
+    def check(value: object, info: ValidationInfo) -> object:
+        if isinstance(value, dict):
+            return value
+        framework = str((info.context or {})["framework"])
+        if isinstance(value, str) and value in RECIPES and not runs_under(value, framework):
+            other = nearest(value, framework)
+            raise ValueError(
+                f"{framework} cannot run {_sized(value)}; "
+                f"the nearest that it can is {_sized(other)}"
+            )
+        return by_name(value)
+
+    names = [name for name in RECIPES if runs_under(name, "fsdp2")]
+    by_name: Any = choice(names, [name for name in RECIPES if name not in names]).func
+    return Kind(check, schema={"anyOf": [{"enum": names}, PRECISION_MAP]})
 
 
-_LATER = tuple(name for name in RECIPES if name not in _PRECISIONS)
-_PRECISION_NAME: Any = choice(_PRECISIONS, _LATER).func
+def _sized(recipe: str) -> str:
+    return f"{recipe!r} ({bytes_per_parameter(RECIPES[recipe])} B/param)"
 
 
-def check_seq_len(value: object) -> object:
-    """Anything but a distribution, which is for later; what it may be is checked after."""
-    if isinstance(value, dict):
-        raise NotYetError("a distribution of lengths; supported: one whole number")
-    return value
+_DTYPE = {"enum": ["fp32", "bf16", "fp16"]}
+PRECISION_MAP = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        **dict.fromkeys(("parameters", "compute", "gradients", "reduce", "moments"), _DTYPE),
+        "autocast": {"type": "boolean"},
+    },
+}
+"""The JSON Schema of a precision by hand."""
 
 
-def refuse_map(value: object) -> object:
-    """Anything but a map, such as ``{chunked: 8}``, which is for later."""
-    if isinstance(value, dict):
-        shown = shorten(", ".join(f"{key}: {item}" for key, item in value.items()))[1:-1]
-        raise NotYetError(f"{{{shown}}}")
-    return value
+def one_length(most: int) -> Kind:
+    """One length for all sequences; a distribution is for later."""
+    one: Any = whole(1, most)
+
+    def check(value: object) -> int:
+        if isinstance(value, dict):
+            raise NotYetError("a distribution of lengths; supported: one whole number")
+        return int(one.func(value))
+
+    return Kind(check, schema=one.schema)
 
 
-def check_whose(value: object) -> str | int:
-    """``measured.of``: max, last, or a rank by number."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10_000_000:
+def refuse_map(kind: Kind) -> Kind:
+    """``kind``, but a map, such as ``{chunked: 8}``, is for later."""
+    inner: Any = kind.func
+
+    def check(value: object) -> object:
+        if isinstance(value, dict):
+            shown = shorten(", ".join(f"{key}: {item}" for key, item in value.items()))[1:-1]
+            raise NotYetError(f"{{{shown}}}")
+        return inner(value)
+
+    return Kind(check, schema=kind.schema)
+
+
+def slices(least: int) -> Kind:
+    """``true``, ``false``, or into how many slices, at least ``least``."""
+
+    def check(value: object) -> bool | int:
+        if isinstance(value, bool):
+            return value
+        if not isinstance(value, int) or value < least:
+            allowed = f"expected true, false or a whole number from {least}"
+            hint = "; write it as true or false, in small letters" if value in _WORDS else ""
+            raise ValueError(f"{allowed}, found {kind_of(value)}{hint}")
         return value
-    if value == "each":
-        raise NotYetError("'each'; supported: max, last, a rank by number")
-    if value not in ("max", "last"):
-        raise ValueError(f"expected max, last or a rank by number, found {kind_of(value)}")
-    return str(value)
+
+    return Kind(
+        check, schema={"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": least}]}
+    )
+
+
+_WORDS = ("on", "off", "yes", "no", "On", "Off", "Yes", "No", "ON", "OFF", "YES", "NO")
+
+
+def patterns(names: Iterable[str]) -> Kind:
+    """One of ``names``, or a list of patterns of module names."""
+    by_name: Any = choice(names)
+
+    def check(value: object) -> object:
+        if not isinstance(value, list):
+            return by_name.func(value)
+        if not value or not all(isinstance(each, str) for each in value):
+            raise ValueError("expected a name or a list of module patterns; write none for no list")
+        return tuple(value)
+
+    items = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+    return Kind(check, schema={"anyOf": [by_name.schema, items]})
+
+
+def whose() -> Kind:
+    """``measured.of``: max, last, or a rank by number."""
+
+    def check(value: object) -> str | int:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10_000_000:
+            return value
+        if value == "each":
+            raise NotYetError("'each'; supported: max, last, a rank by number")
+        if value not in ("max", "last"):
+            raise ValueError(f"expected max, last or a rank by number, found {kind_of(value)}")
+        return str(value)
+
+    return Kind(
+        check, schema={"anyOf": [{"enum": ["max", "last"]}, {"type": "integer", "minimum": 0}]}
+    )
+
+
+def check_date(value: object) -> str:
+    """A day as ISO writes it; a month means its first. Raises ValueError."""
+    found = re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?", str(value), re.ASCII)
+    if not isinstance(value, str) or found is None:
+        raise ValueError(f"expected a date as 2025-03 or 2025-03-14, found {kind_of(value)}")
+    return value if found[2] else f"{value}-01"
+
+
+Date = Annotated[
+    str, Kind(check_date, schema={"type": "string", "pattern": r"^20\d\d-\d\d(-\d\d)?$"})
+]
+"""A day; a month means its first."""
+
+
+def _version(value: object) -> tuple[int, int]:
+    found = re.match(r"v?(\d{1,3})\.(\d{1,3})(\.|$|[a-z+])", str(value), re.ASCII)
+    if not isinstance(value, str) or found is None or len(value) > 60:
+        raise ValueError(f'expected a version as "2.6", found {kind_of(value)}')
+    return int(found[1]), int(found[2])
+
+
+Version = Annotated[Any, Kind(_version, schema={"type": ["string", "number"]})]
+"""Major and minor of a version; a patch release changes no rule."""

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from simulator.errors import UserError
 from simulator.scenario.catalogue import BuiltIn, Catalogue
 from simulator.scenario.changes import CHANGE, apply_changes, from_python, parse_set
 from simulator.scenario.contract import without_later_keys
 from simulator.scenario.defaults import complete
+from simulator.scenario.effects import dead_settings
+from simulator.scenario.extends import read_extended
 from simulator.scenario.fields import check_line
+from simulator.scenario.kinds import check_date
 from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map, Node, Origin, Scalar, find, plain, scalar
-from simulator.scenario.resolve import resolve, resolve_expect, resolve_measured
+from simulator.scenario.node import Map, Origin, Scalar, find, plain, scalar
+from simulator.scenario.resolve import (
+    resolve,
+    resolve_expect,
+    resolve_measured,
+    resolve_software,
+)
 from simulator.scenario.scenario import Scenario
-from simulator.scenario.short_forms import without_nulls
-from simulator.scenario.sources import read_source
+from simulator.scenario.schema import SoftwareSection
+from simulator.scenario.short_forms import as_text, without_nulls
 from simulator.scenario.validate import validate
-from simulator.scenario.yaml_reader import read_yaml
+from simulator.scenario.what_if import resolve_what_if
 
 _NULL_HAS_MEANING = frozenset({("training", "clip_grad_norm")})
-_MAPPING = "mapping"
+_TEXTS = (("as_of",), *(("software", key) for key in SoftwareSection.model_fields))
 
 
 def load(
@@ -37,7 +44,7 @@ def load(
     ``dotted.key=value``. Raises UserError; all mistakes of one file come in one ScenarioError.
     """
     mistakes = Mistakes()
-    tree, name, directory = _read(source, mistakes)
+    tree, name, directory = read_extended(source, mistakes)
     changes = [parse_set(text, mistakes) for text in sets]
     document = apply_changes(tree, changes)
     return _resolve(document, name, directory, mistakes, catalogue or BuiltIn())
@@ -58,30 +65,18 @@ def with_changes(
     )
 
 
-def _read(
-    source: str | Path | Mapping[str, Any], mistakes: Mistakes
-) -> tuple[Map, str, Path | None]:
-    """The tree, the name that messages give its source, and its folder."""
-    if isinstance(source, Mapping):
-        tree: Node = from_python(source, Origin(_MAPPING))
-        return cast(Map, tree), _MAPPING, None
-    if not isinstance(source, str | Path):
-        raise UserError(f"a scenario is a path, a name or a mapping, not {type(source).__name__}")
-    text = read_source(source)
-    tree = read_yaml(text.text, text.source, mistakes)
-    if not isinstance(tree, Map):
-        mistakes.add(tree.origin, "", "expected a map of keys, as `model: llama-2-7b`")
-        mistakes.raise_any()
-    return cast(Map, tree), text.source, text.directory
-
-
 def _resolve(
     document: Map, source: str, directory: Path | None, mistakes: Mistakes, catalogue: Catalogue
 ) -> Scenario:
     tree = without_nulls(without_later_keys(document, mistakes), _NULL_HAS_MEANING)
+    tree = as_text(tree, _TEXTS)
+    if "extends" in tree.items:
+        mistakes.at(tree, ("extends",), "belongs in a file, and no change reaches it", of_key=True)
     sections = validate(tree, _context(tree, directory, catalogue), mistakes)
     name = _name(tree, source, mistakes)
-    parts = resolve(sections, tree, directory, catalogue, mistakes)
+    software = resolve_software(sections.software, _as_of(tree, mistakes), tree, mistakes)
+    parts = resolve(sections, software, tree, directory, catalogue, mistakes)
+    what_if = resolve_what_if(tree, mistakes)
     mistakes.raise_any()
     assert parts is not None  # a part that cannot be resolved has left a mistake
     return Scenario(
@@ -91,10 +86,13 @@ def _resolve(
         plan=parts.plan,
         expect=resolve_expect(sections.expect),
         measured=resolve_measured(sections.measured),
+        software=software,
+        what_if=what_if,
+        warnings=dead_settings(tree, parts.model, parts.plan),
         source=source,
         directory=directory,
         document=document,
-        complete=complete(tree, name, parts.model, parts.plan.parallelism),
+        complete=complete(tree, name, parts.derived),
     )
 
 
@@ -107,6 +105,18 @@ def _context(tree: Map, directory: Path | None, catalogue: Catalogue) -> dict[st
         "gpu": lambda name: catalogue.check_gpu(name, directory),
         "framework": framework.value if isinstance(framework, Scalar) else "",
     }
+
+
+def _as_of(tree: Map, mistakes: Mistakes) -> str | None:
+    """The day whose rules hold."""
+    node = tree.items.get("as_of")
+    if node is None:
+        return None
+    try:
+        return check_date(plain(node))
+    except ValueError as error:
+        mistakes.at(tree, ("as_of",), str(error))
+        return None
 
 
 def _name(tree: Map, source: str, mistakes: Mistakes) -> Scalar:

@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
+from simulator.errors import UserError
 from simulator.model.config import ModelConfig
-from simulator.plan.plan import Fsdp, Parallelism, Plan, Training
-from simulator.plan.precision import RECIPES
+from simulator.plan.plan import Parallelism, Plan, Training
+from simulator.plan.versions import OLDEST_TORCH, Software, default_of
 from simulator.scenario.bounds import Expect, Measured
 from simulator.scenario.catalogue import Catalogue
 from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map, origin_of
+from simulator.scenario.node import Map, Plain
+from simulator.scenario.resolve_mesh import resolve_mesh, world_size
+from simulator.scenario.resolve_model import Shaped, resolve_model
+from simulator.scenario.resolve_training import (
+    resolve_offload,
+    resolve_training,
+    with_attention,
+)
 from simulator.scenario.scenario import ClusterSpec
 from simulator.scenario.schema import (
     ClusterSection,
     ExpectSection,
     MeasuredSection,
-    ModelSection,
-    ParallelismSection,
-    TrainingSection,
+    SoftwareSection,
 )
 from simulator.scenario.validate import Sections
-
-_LARGEST_WORLD = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts of a scenario that depend on one another."""
+    """The parts of a scenario that depend on one another.
+
+    ``derived``: values that were left out and that no default of the schema gives, by key.
+    """
 
     model: ModelConfig
     cluster: ClusterSpec
     plan: Plan
+    derived: dict[tuple[str, ...], tuple[Plain, str]]
 
 
 def resolve(
     sections: Sections,
+    software: Software,
     tree: Map,
     directory: Path | None,
     catalogue: Catalogue,
@@ -47,49 +55,37 @@ def resolve(
 
     Checks that need no missing section are made all the same, so that nothing is told late.
     """
-    model = _model(sections.model, catalogue, tree, mistakes) if sections.model else None
+    shaped = mesh = world = training = None
+    if sections.model:
+        shaped = resolve_model(sections.model, software, directory, catalogue, tree, mistakes)
     cluster = _cluster(sections.cluster) if sections.cluster else None
-    there = catalogue.gpus_per_node(cluster.topology, directory) if cluster else 0
-    world = _world_size(cluster, there, tree, mistakes) if cluster else None
-    mesh = _mesh(sections.parallelism, world, tree, mistakes) if sections.parallelism else None
-    training = _training(sections.training) if sections.training else None
-    if model is None or cluster is None or mesh is None or training is None:
+    if cluster:
+        there = catalogue.gpus_per_node(cluster.topology, directory)
+        world = world_size(cluster, there, tree, mistakes)
+    if sections.parallelism:
+        mesh = resolve_mesh(sections.parallelism, world, software, tree, mistakes)
+    model = shaped.config if shaped else None
+    if sections.training:
+        training = resolve_training(sections.training, model, mesh, tree, mistakes)
+    offload = resolve_offload(sections.offload, tree, mistakes)
+    if not (shaped and cluster and mesh and training) or mistakes.found:
         return None
-    return Parts(model=model, cluster=cluster, plan=Plan(parallelism=mesh, training=training))
+    plan = Plan(parallelism=mesh, training=training, offload_parameters=offload)
+    config = with_attention(shaped.config, training.attention)
+    _check_wrap(config, plan, tree, mistakes)
+    derived = _derived(sections, software, shaped, mesh, training)
+    return Parts(model=config, cluster=cluster, plan=plan, derived=derived)
 
 
-def _model(
-    section: ModelSection, catalogue: Catalogue, tree: Map, mistakes: Mistakes
-) -> ModelConfig:
-    """The preset with the overrides of ``model:``; heads that do not divide join ``mistakes``.
-
-    A preset whose ``head_dim`` is hidden / heads keeps that rule when either is overridden.
-    """
-    preset = catalogue.model(section.preset)
-    given = section.model_dump(exclude={"preset"}, exclude_none=True)
-    shape = dataclasses.replace(preset, **given)
-    if shape.heads % shape.kv_heads:
-        where = _first_given(tree, "model", ("kv_heads", "heads"))
-        text = f"heads = {shape.heads} is not a multiple of kv_heads = {shape.kv_heads}"
-        mistakes.at(tree, where, text)
-    if "head_dim" not in given and preset.head_dim * preset.heads == preset.hidden:
-        shape = dataclasses.replace(shape, head_dim=shape.hidden // shape.heads)
-        if shape.hidden % shape.heads:
-            where = _first_given(tree, "model", ("heads", "hidden"))
-            text = f"hidden = {shape.hidden} is no multiple of heads = {shape.heads}; set head_dim"
-            mistakes.at(tree, where, text)
-            return shape
-    if shape.head_dim % 2:
-        where = _first_given(tree, "model", ("head_dim", "heads", "hidden"))
-        text = f"head_dim = {shape.head_dim} is odd; rotary positions need an even one"
-        mistakes.at(tree, where, text)
-    return shape
-
-
-def _first_given(tree: Map, section: str, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """The first of ``keys`` that the user wrote: the place to point at."""
-    paths = [(section, key) for key in keys]
-    return next((p for p in paths if origin_of(tree, p) != origin_of(tree, (section,))), paths[0])
+def resolve_software(
+    section: SoftwareSection | None, as_of: str | None, tree: Map, mistakes: Mistakes
+) -> Software:
+    """The versions that pick rules."""
+    torch = section.torch if section else None
+    if torch is not None and torch < OLDEST_TORCH:
+        text = f"fsdp2 came with torch {OLDEST_TORCH[0]}.{OLDEST_TORCH[1]}; found an older one"
+        mistakes.at(tree, ("software", "torch"), text)
+    return Software(as_of=as_of, torch=torch)
 
 
 def _cluster(section: ClusterSection) -> ClusterSpec:
@@ -103,45 +99,51 @@ def _cluster(section: ClusterSection) -> ClusterSpec:
     )
 
 
-def _world_size(spec: ClusterSpec, there: int, tree: Map, mistakes: Mistakes) -> int | None:
-    """GPUs of the job, where a node has ``there``; None, with a mistake, where it asks for more."""
-    used = spec.gpus_per_node or there
-    if used > there:
-        text = f"expected at most {there}, what a node of {spec.topology} has, found {used}"
-        mistakes.at(tree, ("cluster", "gpus_per_node"), text)
-        return None
-    if spec.nodes * used > _LARGEST_WORLD:
-        text = f"{spec.nodes:,} nodes of {used} GPUs pass the limit of {_LARGEST_WORLD:,} GPUs"
-        mistakes.at(tree, ("cluster", "nodes"), text)
-        return None
-    return spec.nodes * used
+def _check_wrap(model: ModelConfig, plan: Plan, tree: Map, mistakes: Mistakes) -> None:
+    """Patterns name modules of this model."""
+    wrap = plan.parallelism.fsdp.wrap
+    if isinstance(wrap, str):
+        return
+    from simulator.lowering.lower import decoder_of
+    from simulator.lowering.units import wrapped_sorts
+
+    try:
+        wrapped_sorts(wrap, decoder_of(model, plan))
+    except UserError as error:
+        text = str(error).removeprefix("fsdp.wrap: ")
+        mistakes.at(tree, ("parallelism", "fsdp", "wrap"), text)
 
 
-def _mesh(
-    section: ParallelismSection, world: int | None, tree: Map, mistakes: Mistakes
-) -> Parallelism:
-    """The mesh: ``dp_shard`` left out fills the world; a product that misses it is a mistake."""
-    shard = section.dp_shard or world or 1
-    if world is not None and shard != world:
-        text = f"found {shard}, but the cluster has {world} GPUs; leave it out to fill them"
-        mistakes.at(tree, ("parallelism", "dp_shard"), text)
-    fsdp = Fsdp(**section.fsdp.model_dump())
-    return Parallelism(framework=section.framework, dp_shard=shard, fsdp=fsdp)
+def _derived(
+    sections: Sections,
+    software: Software,
+    shaped: Shaped,
+    mesh: Parallelism,
+    training: Training,
+) -> dict[tuple[str, ...], tuple[Plain, str]]:
+    """Values that were left out, with the words for where they come from."""
+    wrap, last = ("parallelism", "fsdp", "wrap"), ("parallelism", "fsdp", "reshard_last_block")
+    assert sections.parallelism
+    assert sections.training
+    one = sections.parallelism.dp_shard is None and sections.parallelism.dp_replicate is None
+    whole = training.micro_batch * mesh.dp_replicate * mesh.dp_shard * training.grad_accum
+    given = sections.training.global_batch is not None
+    offload = sections.offload.parameters if sections.offload else "none"
+    return {
+        **shaped.derived,
+        wrap: default_of("parallelism.fsdp.wrap", software),
+        last: default_of("parallelism.fsdp.reshard_last_block", software),
+        ("parallelism", "dp_replicate"): (mesh.dp_replicate, _FILLS if not one else "default"),
+        ("parallelism", "dp_shard"): (mesh.dp_shard, _FILLS),
+        ("training", "grad_accum"): (training.grad_accum, "global_batch" if given else "default"),
+        ("training", "global_batch"): (whole, "micro_batch × ranks × grad_accum"),
+        ("training", "attention"): (training.attention, "as the model's modules have it"),
+        ("offload", "gradients"): (offload, "as parameters"),
+        ("offload", "optimizer"): (offload, "as parameters"),
+    }
 
 
-def _training(section: TrainingSection) -> Training:
-    """One training step, with its recipe of dtypes."""
-    return Training(
-        seq_len=section.seq_len,
-        micro_batch=section.micro_batch,
-        precision=RECIPES[section.precision],
-        optimizer=section.optimizer.name,
-        optimizer_implementation=section.optimizer.implementation,
-        clip_grad_norm=section.clip_grad_norm,
-        activation_checkpointing=section.activation_checkpointing.mode,
-        attention=section.attention,
-        loss=section.loss,
-    )
+_FILLS = "fills the world"
 
 
 def resolve_expect(section: ExpectSection | None) -> Expect:

@@ -8,8 +8,10 @@ from typing import Any
 
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Plan
+from simulator.plan.versions import Software
 from simulator.scenario.bounds import Expect, Measured
 from simulator.scenario.node import Map, Scalar, leaves, plain
+from simulator.scenario.what_if import WhatIf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +27,7 @@ class ClusterSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One job on one cluster.
+    """One job on one cluster. ``warnings``: settings of it that have no effect.
 
     ``source`` is the file's name, ``stdin`` or ``mapping``; ``directory`` the folder a topology
     file may lie in. ``document`` is what was written, ``complete`` the same with every default.
@@ -37,6 +39,9 @@ class Scenario:
     plan: Plan
     expect: Expect = field(default_factory=Expect)
     measured: Measured | None = None
+    software: Software = field(default_factory=Software)
+    what_if: tuple[WhatIf, ...] = ()
+    warnings: tuple[str, ...] = ()
     source: str
     directory: Path | None = None
     document: Map = field(repr=False, compare=False)

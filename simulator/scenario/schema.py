@@ -1,19 +1,20 @@
 """The keys of a scenario that this version honours, and what each may hold.
 
 A default stands here as a user would write it. None means *left out*: the value then comes from
-the preset, the topology or the size of the cluster. ``contract.py`` has the keys that are known
-but not honoured yet.
+the preset, the topology, the size of the cluster or the version of a library. ``contract.py`` has
+the keys that are known but not honoured yet.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from simulator.scenario.fields import choice, number, whole
 from simulator.scenario.kinds import (
+    Date,
     Flag,
     Name,
     NumberBound,
@@ -22,11 +23,14 @@ from simulator.scenario.kinds import (
     Size,
     SizeBound,
     TimeBound,
+    Version,
     catalogued,
-    check_precision,
-    check_seq_len,
-    check_whose,
+    dtypes,
+    one_length,
+    patterns,
     refuse_map,
+    slices,
+    whose,
 )
 
 
@@ -36,10 +40,22 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class ModelSection(Section):
-    """``model:``, a preset and the shape fields that differ from it."""
+class SoftwareSection(Section):
+    """``software:``, versions that pick rules; what is left out is picked by ``as_of``."""
 
-    preset: Annotated[str, catalogued("model")]
+    torch: Version | None = None
+    transformers: Version | None = None
+    nccl: Version | None = None
+    deepspeed: Version | None = None
+    megatron: Version | None = None
+    bitsandbytes: Version | None = None
+
+
+class ModelSection(Section):
+    """``model:``, a preset or a config.json, and the shape fields that differ from it."""
+
+    preset: Annotated[str, catalogued("model")] | None = None
+    hf_config: Name | None = None
     layers: Annotated[int, whole(1, 10_000)] | None = None
     hidden: Annotated[int, whole(1, 1_000_000)] | None = None
     ffn: Annotated[int, whole(1, 10_000_000)] | None = None
@@ -47,9 +63,10 @@ class ModelSection(Section):
     kv_heads: Annotated[int, whole(1, 65_536)] | None = None
     vocab: Annotated[int, whole(1, 10_000_000)] | None = None
     head_dim: Annotated[int, whole(1, 65_536)] | None = None
-    style: Annotated[str, choice(["torchtitan"], ["hf", "megatron"])] | None = None
+    style: Annotated[str, choice(["torchtitan", "hf"], ["megatron"])] | None = None
     rms_norm: Annotated[str, choice(["fused", "composite"])] | None = None
     kv_expand: Flag | None = None
+    dropout: Annotated[float, number(0, 0.999)] | None = None
 
 
 class ClusterSection(Section):
@@ -65,9 +82,12 @@ class ClusterSection(Section):
 class FsdpSection(Section):
     """``parallelism.fsdp:``, FSDP2's knobs."""
 
-    wrap: Annotated[str, choice(["torchtitan"], ["block", "none"])] = "torchtitan"
-    reshard_after_forward: Flag = True
-    reshard_last_block: Flag = True
+    wrap: Annotated[Any, patterns(["torchtitan", "block", "none"])] = None
+    reshard_after_forward: Annotated[bool | int, slices(2)] = True
+    reshard_last_block: Flag | None = None
+    reshard_after_backward: Flag = True
+    sync_every_micro_batch: Flag = True
+    forward_prefetch: Annotated[int, whole(0, 10_000)] = 0
 
 
 class ParallelismSection(Section):
@@ -76,6 +96,7 @@ class ParallelismSection(Section):
     framework: Annotated[
         str, choice(["fsdp2"], ["single", "ddp", "fsdp1", "deepspeed", "megatron"])
     ]
+    dp_replicate: Annotated[int, whole(1, 100_000_000)] | None = None
     dp_shard: Annotated[int, whole(1, 100_000_000)] | None = None
     fsdp: FsdpSection = FsdpSection()
 
@@ -86,11 +107,11 @@ class OptimizerSection(Section):
     name: Annotated[
         str,
         choice(
-            ["adamw"],
-            ["adamw-8bit", "adamw-paged-8bit", "adafactor", "sgd", "lion", "muon", "adam"],
+            ["adamw", "sgd"],
+            ["adamw-8bit", "adamw-paged-8bit", "adafactor", "lion", "muon", "adam"],
         ),
     ] = "adamw"
-    implementation: Annotated[str, choice(["foreach", "fused"], ["for-loop"])] = "foreach"
+    implementation: Annotated[str, choice(["foreach", "fused", "for-loop"])] = "foreach"
 
 
 class CheckpointingSection(Section):
@@ -99,29 +120,42 @@ class CheckpointingSection(Section):
     mode: Annotated[
         str,
         choice(
-            ["none", "full", "selective-op"],
-            ["megatron-selective", *(f"every-{n}" for n in range(1, 129))],
+            ["none", "full", "selective-op", *(f"every-{n}" for n in range(2, 129))],
+            ["megatron-selective"],
+            shown=["none", "full", "selective-op", "every-2 to every-128"],
         ),
     ] = "none"
+    early_stop: Flag = True
 
 
 class TrainingSection(Section):
     """``training:``, one step of the job."""
 
-    seq_len: Annotated[int, whole(1, 2**24), BeforeValidator(check_seq_len)]
+    seq_len: Annotated[int, one_length(2**24)]
     micro_batch: Annotated[int, whole(1, 65_536)]
-    precision: Annotated[str, BeforeValidator(check_precision)] = "fsdp-mixed"
+    grad_accum: Annotated[int, whole(1, 65_536)] | None = None
+    global_batch: Annotated[int, whole(1, 10**12)] | None = None
+    precision: Annotated[Any, dtypes()] = "fsdp-mixed"
     optimizer: OptimizerSection = OptimizerSection()
     clip_grad_norm: Annotated[float, number(0, 1e9, above=True)] | None = None
     activation_checkpointing: CheckpointingSection = CheckpointingSection()
-    attention: Annotated[
-        str, choice(["flash"], ["flash-3", "cudnn", "efficient", "math", "eager"])
-    ] = "flash"
+    attention: (
+        Annotated[str, choice(["flash", "eager"], ["flash-3", "cudnn", "efficient", "math"])] | None
+    ) = None
     loss: Annotated[
         str,
-        choice(["eager"], ["eager-kept-logits", "hf-upcast", "compiled", "fused-linear"]),
-        BeforeValidator(refuse_map),
+        refuse_map(
+            choice(["eager"], ["eager-kept-logits", "hf-upcast", "compiled", "fused-linear"])
+        ),
     ] = "eager"
+
+
+class OffloadSection(Section):
+    """``offload:``, what lies in host memory: FSDP2's CPUOffloadPolicy moves all or nothing."""
+
+    parameters: Annotated[str, choice(["none", "host"], ["nvme"])] = "none"
+    gradients: Annotated[str, choice(["none", "host"], ["nvme"])] | None = None
+    optimizer: Annotated[str, choice(["none", "host"], ["nvme"])] | None = None
 
 
 class ExpectSection(Section):
@@ -143,7 +177,7 @@ class MeasuredSection(Section):
     peak_reserved: Size | None = None
     peak_device: Size | None = None
     host_peak: Size | None = None
-    of: Annotated[str | int, BeforeValidator(check_whose)] = "max"
+    of: Annotated[str | int, whose()] = "max"
     tokens_per_s_per_gpu: Rate | None = None
     step_time: Seconds | None = None
     fits: Flag | None = None
@@ -152,14 +186,19 @@ class MeasuredSection(Section):
 
 
 SECTIONS: dict[str, type[Section]] = {
+    "software": SoftwareSection,
     "model": ModelSection,
     "cluster": ClusterSection,
     "parallelism": ParallelismSection,
     "training": TrainingSection,
+    "offload": OffloadSection,
     "expect": ExpectSection,
     "measured": MeasuredSection,
 }
-"""The maps at the top of a scenario; beside them stands ``name``."""
+"""The maps at the top of a scenario."""
+
+TOP: dict[str, Any] = {"name": Name, "extends": Name, "as_of": Date}
+"""What stands beside the maps, and ``what_if``, a list."""
 
 
 @cache

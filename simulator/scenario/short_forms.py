@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from simulator.scenario.node import Map, Node, Origin, Scalar, find, place, scalar
+from collections.abc import Iterable
+
+from simulator.plan.precision import RECIPES
+from simulator.scenario.node import DEFAULT, Map, Node, Origin, Scalar, find, place, scalar
+from simulator.scenario.precision import PATH as PRECISION
+from simulator.scenario.precision import spelled_out
 
 Path = tuple[str, ...]
 
@@ -32,6 +37,25 @@ def _map_of(key: str, node: Scalar) -> Map:
         }
     origins: dict[str, Origin] = dict.fromkeys(values, node.origin)
     return Map(values, node.origin, origins)
+
+
+def as_text(tree: Map, paths: Iterable[Path]) -> Map:
+    """``tree`` with the numbers at ``paths`` as they were written: 2.10 is no 2.1."""
+    for path in paths:
+        node = find(tree, path)
+        if isinstance(node, Scalar) and isinstance(node.value, int | float):
+            tree = place(tree, path, Scalar(node.text, node.text, node.origin))
+    return tree
+
+
+def spell_out_recipe(tree: Map) -> Map:
+    """``tree`` with its precision as a map, so that one dtype of it can change."""
+    node = find(tree, PRECISION) or scalar("fsdp-mixed", DEFAULT)
+    if not isinstance(node, Scalar) or node.value not in RECIPES:
+        return tree
+    words = spelled_out(str(node.value))
+    items: dict[str, Node] = {key: scalar(word, node.origin) for key, word in words.items()}
+    return place(tree, PRECISION, Map(items, node.origin, dict.fromkeys(items, node.origin)))
 
 
 def without_nulls(node: Map, keep: frozenset[Path] = frozenset(), path: Path = ()) -> Map:

@@ -15,34 +15,39 @@ from simulator.scenario.mistakes import Mistakes
 from simulator.scenario.node import Map, find, plain
 from simulator.scenario.schema import (
     SECTIONS,
+    TOP,
     ClusterSection,
     ExpectSection,
     MeasuredSection,
     ModelSection,
+    OffloadSection,
     ParallelismSection,
-    Section,
+    SoftwareSection,
     TrainingSection,
     section_paths,
 )
 
-_OPTIONAL = frozenset({"expect", "measured"})
+_OPTIONAL = frozenset({"software", "offload", "expect", "measured"})
+_NEEDS = {"model": "preset or hf_config"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sections:
     """The sections of a scenario; None where one is left out or has a mistake."""
 
+    software: SoftwareSection | None
     model: ModelSection | None
     cluster: ClusterSection | None
     parallelism: ParallelismSection | None
     training: TrainingSection | None
+    offload: OffloadSection | None
     expect: ExpectSection | None
     measured: MeasuredSection | None
 
 
 def validate(tree: Map, context: Mapping[str, Any], mistakes: Mistakes) -> Sections:
     """The sections of ``tree`` that are valid; what is wrong joins ``mistakes``."""
-    known = {"name", *SECTIONS, *later_keys(())}
+    known = {*TOP, "what_if", *SECTIONS, *later_keys(())}
     for key in tree.items:
         if key not in known:
             mistakes.at(tree, (key,), f"unknown key{did_you_mean(key, sorted(known))}", of_key=True)
@@ -52,7 +57,7 @@ def validate(tree: Map, context: Mapping[str, Any], mistakes: Mistakes) -> Secti
 def _section(tree: Map, name: str, context: Mapping[str, Any], mistakes: Mistakes) -> Any:
     if name not in tree.items:
         if name not in _OPTIONAL:
-            mistakes.add(tree.origin, name, f"is missing; it needs {_required(SECTIONS[name])}")
+            mistakes.add(tree.origin, name, f"is missing; it needs {_required(name)}")
         return None
     try:
         return SECTIONS[name].model_validate(plain(tree.items[name]), context=dict(context))
@@ -62,8 +67,9 @@ def _section(tree: Map, name: str, context: Mapping[str, Any], mistakes: Mistake
         return None
 
 
-def _required(section: type[Section]) -> str:
-    return ", ".join(key for key, entry in section.model_fields.items() if entry.is_required())
+def _required(name: str) -> str:
+    fields = SECTIONS[name].model_fields.items()
+    return _NEEDS.get(name) or ", ".join(key for key, entry in fields if entry.is_required())
 
 
 def _translate(tree: Map, path: tuple[str, ...], error: Any, mistakes: Mistakes) -> None:

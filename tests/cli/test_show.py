@@ -70,5 +70,6 @@ def test_the_textbook_has_both_accountings(dryfit: Dryfit) -> None:
         "fsdp-mixed": 16,
         "megatron-bf16": 18,
         "pure-bf16": 8,
+        "autocast": 16,
     }
     assert recipes["pure-bf16"]["total_bytes"] == 8_000_000_000

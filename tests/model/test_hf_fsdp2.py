@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 
 from simulator.lowering.lower import decoder_of, lower
-from simulator.lowering.recompute import SELECTIVE_ALWAYS
 from simulator.memory.ledger import replay
 from simulator.model.presets import PRESETS
 from simulator.program.program import Program
@@ -34,14 +33,7 @@ RUNS: dict[str, Any] = json.loads(
 PEAK_SLACK = {"gpt-neox-20b": 3 * 6144 * 2, "gemma-2-9b": 512}
 
 
-def case(name: str) -> Any:
-    windowed = name == "mistral_7b_selective_op"
-    missing = windowed and "efficient_attention" not in SELECTIVE_ALWAYS
-    reason = "the selective policy does not keep the efficient kernel's results yet"
-    return pytest.param(name, marks=pytest.mark.xfail(reason=reason) if missing else ())
-
-
-NAMES = [case(name) for name in sorted(RUNS)]
+NAMES = sorted(RUNS)
 
 
 @cache

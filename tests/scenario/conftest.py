@@ -10,6 +10,7 @@ from simulator.errors import UnknownNameError
 from simulator.model.config import ModelConfig
 from simulator.model.presets import PRESETS
 from simulator.scenario import Scenario, load
+from simulator.scenario.hf_file import read_hf_config
 
 TINY = """\
 name: tiny
@@ -32,6 +33,9 @@ class FakeCatalogue:
         if name not in PRESETS:
             raise UnknownNameError("model", name, PRESETS)
         return PRESETS[name]
+
+    def hf_config(self, path: str, beside: Path) -> ModelConfig:
+        return read_hf_config(beside / path)
 
     def gpus_per_node(self, topology: str, beside: Path | None) -> int:
         if topology not in self.topologies:

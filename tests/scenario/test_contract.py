@@ -7,12 +7,20 @@ import pytest
 from simulator.errors import ScenarioError
 from simulator.scenario import Scenario
 from simulator.scenario.contract import HARMLESS
-from simulator.scenario.schema import section_paths
+from simulator.scenario.schema import TOP, section_paths
 from tests.scenario.conftest import TINY, Load
 
 HONOURED: dict[str, Any] = {
     "name": "other",
+    "as_of": "2024-12",
+    "software.torch": "2.6",
+    "software.transformers": "4.48",
+    "software.nccl": "2.21",
+    "software.deepspeed": "0.16",
+    "software.megatron": "0.11",
+    "software.bitsandbytes": "0.45",
     "model.preset": "llama-2-13b",
+    "model.hf_config": None,  # in place of a preset: test_hf_file.py
     "model.layers": 2,
     "model.hidden": 8192,
     "model.ffn": 1024,
@@ -20,28 +28,39 @@ HONOURED: dict[str, Any] = {
     "model.kv_heads": 8,
     "model.vocab": 1024,
     "model.head_dim": 64,
-    "model.style": None,  # one choice so far
+    "model.style": "hf",
     "model.rms_norm": "composite",
     "model.kv_expand": "false",
+    "model.dropout": None,  # torchtitan's modules have none: test_models.py
     "cluster.topology": "dgx-h100",
     "cluster.nodes": 2,
     "cluster.gpus_per_node": 4,
     "cluster.gpu": "h200-sxm",
     "cluster.reserved": "2 GiB",
-    "parallelism.framework": None,
-    "parallelism.dp_shard": None,  # only the size of the world is allowed
-    "parallelism.fsdp.wrap": None,
+    "parallelism.framework": None,  # one choice so far
+    "parallelism.dp_replicate": 2,
+    "parallelism.dp_shard": 4,
+    "parallelism.fsdp.wrap": "block",
     "parallelism.fsdp.reshard_after_forward": "false",
     "parallelism.fsdp.reshard_last_block": "false",
+    "parallelism.fsdp.reshard_after_backward": "false",
+    "parallelism.fsdp.sync_every_micro_batch": "false",
+    "parallelism.fsdp.forward_prefetch": 2,
     "training.seq_len": 1024,
     "training.micro_batch": 2,
+    "training.grad_accum": 2,
+    "training.global_batch": 16,
     "training.precision": "pure-bf16",
-    "training.optimizer.name": None,
+    "training.optimizer.name": "sgd",
     "training.optimizer.implementation": "fused",
     "training.clip_grad_norm": 1.0,
     "training.activation_checkpointing.mode": "full",
-    "training.attention": None,
-    "training.loss": None,
+    "training.activation_checkpointing.early_stop": "false",
+    "training.attention": None,  # torchtitan's modules have one: test_models.py
+    "training.loss": None,  # one choice so far
+    "offload.parameters": "host",
+    "offload.gradients": None,  # as parameters or refused: test_offload_is_all_or_nothing
+    "offload.optimizer": None,
     "expect.fits": "true",
     "expect.peak_allocated": "'<= 76 GiB'",
     "expect.peak_reserved": "'<= 76 GiB'",
@@ -59,6 +78,7 @@ HONOURED: dict[str, Any] = {
     "measured.fits": "true",
     "measured.trust": "C",
     "measured.source": "a log",
+    "what_if": "[{name: twice, set: {training.micro_batch: 2}}]",
 }
 """Every honoured key with a value that is not its default."""
 
@@ -70,7 +90,7 @@ def test_every_honoured_key_is_held_here() -> None:
         for key in section.model_fields
         if (*path, key) not in section_paths()
     }
-    assert set(HONOURED) == keys | {"name"}
+    assert set(HONOURED) == keys | {*TOP, "what_if"} - {"extends"}
 
 
 def seen(scenario: Scenario) -> tuple[object, ...]:
@@ -81,6 +101,8 @@ def seen(scenario: Scenario) -> tuple[object, ...]:
         scenario.plan,
         scenario.expect,
         scenario.measured,
+        scenario.what_if,
+        scenario.warnings,
     )
 
 
@@ -115,15 +137,29 @@ def test_true_is_no_one(load_text: Load) -> None:
 
 def test_the_refusal_says_what_was_found_and_where(load_text: Load) -> None:
     with pytest.raises(ScenarioError) as caught:
-        load_text(TINY + "offload: {optimizer: host}\n")
+        load_text(TINY + "offload: {activations: host}\n")
     assert str(caught.value).endswith(
-        "s.yaml:6:11: offload.optimizer: not yet supported in this version: "
-        "offload.optimizer = host; allowed: none, or leave it out"
+        "s.yaml:6:11: offload.activations: not yet supported in this version: "
+        "offload.activations = host; allowed: none, or leave it out"
     )
 
 
 def test_unknown_keys_among_those_for_later(load_text: Load) -> None:
     with pytest.raises(ScenarioError) as caught:
-        load_text(TINY, ["offload.optimiser=none", "software=2.6"])
-    assert "offload.optimiser: unknown key; did you mean 'optimizer'?" in str(caught.value)
-    assert "software: not yet supported in this version; expected a map of" in str(caught.value)
+        load_text(TINY, ["parallelism.pipeline.shedule=1f1b", "parallelism.experts=2.6"])
+    said = str(caught.value)
+    assert "parallelism.pipeline.shedule: unknown key; did you mean 'schedule'?" in said
+    assert "parallelism.experts: not yet supported in this version; expected a map of" in said
+
+
+def test_offload_is_all_or_nothing(load_text: Load) -> None:
+    host = ["offload.parameters=host"]
+    alone = load_text(TINY, host)
+    assert alone.plan.offload_parameters
+    assert alone.resolved["offload"] == dict.fromkeys(
+        ("parameters", "gradients", "optimizer"), "host"
+    )
+    assert load_text(TINY, [*host, "offload.gradients=host"]).plan == alone.plan
+    for rest in ("gradients", "optimizer"):
+        with pytest.raises(ScenarioError, match="together; expected host"):
+            load_text(TINY, [*host, f"offload.{rest}=none"])

@@ -1,0 +1,90 @@
+"""Settings without effect: what a scenario asks for that cannot change its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from simulator.model.config import ModelConfig
+from simulator.plan.plan import Plan
+from simulator.scenario.node import Map, Scalar, find
+
+_ROOT_ALONE = ("none",)
+
+
+def dead_settings(tree: Map, model: ModelConfig, plan: Plan) -> tuple[str, ...]:
+    """A warning for each setting that the rest of the scenario leaves without effect.
+
+    Only what is written, and is not the default, is a setting.
+    """
+    found = (*_of_fsdp(plan), *_of_training(plan), *_of_model(model), *_of_software())
+    return tuple(
+        f"{key} has no effect{why}"
+        for key, harmless, why in found
+        if _asks(tree, tuple(key.split(".")), harmless)
+    )
+
+
+Dead = tuple[str, object, str]
+"""A dotted key, its value that asks for nothing, and why any other has no effect."""
+
+
+def _asks(tree: Map, path: tuple[str, ...], harmless: object) -> bool:
+    node = find(tree, path)
+    if node is None:
+        return False
+    return not isinstance(node, Scalar) or node.value != harmless
+
+
+def _of_fsdp(plan: Plan) -> Iterator[Dead]:
+    fsdp, accumulates = plan.parallelism.fsdp, plan.training.grad_accum > 1
+    if not accumulates:
+        why = ": there is one micro-batch a step (grad_accum: 1)"
+        yield "parallelism.fsdp.sync_every_micro_batch", True, why
+    if not accumulates or fsdp.sync_every_micro_batch:
+        why = " but with grad_accum > 1 and sync_every_micro_batch: false"
+        yield "parallelism.fsdp.reshard_after_backward", True, why
+    if fsdp.wrap in ("none", ()) or isinstance(fsdp.wrap, tuple):
+        yield from _of_unwrapped(plan)
+    if fsdp.reshard_after_forward is False:
+        why = ": no block is resharded (reshard_after_forward: false)"
+        yield "parallelism.fsdp.reshard_last_block", None, why
+
+
+def _of_unwrapped(plan: Plan) -> Iterator[Dead]:
+    wrap = plan.parallelism.fsdp.wrap
+    if isinstance(wrap, tuple) and any("*" in pattern for pattern in wrap):
+        return
+    why = ": no block is wrapped (fsdp.wrap)"
+    yield "parallelism.fsdp.reshard_last_block", None, why
+    yield "parallelism.fsdp.forward_prefetch", 0, why
+    if wrap == "none":
+        why = ": FSDP's root is not resharded after forward, and it holds all (fsdp.wrap: none)"
+        yield "parallelism.fsdp.reshard_after_forward", True, why
+
+
+def _of_training(plan: Plan) -> Iterator[Dead]:
+    if plan.training.activation_checkpointing == "none":
+        why = ": nothing is recomputed (mode: none)"
+        yield "training.activation_checkpointing.early_stop", True, why
+    if plan.offload_parameters:
+        why = ": the optimizer runs on the host, which is not simulated (offload.parameters: host)"
+        yield "training.optimizer.name", "adamw", why
+        yield "training.optimizer.implementation", "foreach", why
+        yield "training.clip_grad_norm", None, why
+
+
+def _of_model(model: ModelConfig) -> Iterator[Dead]:
+    if model.heads == model.kv_heads:
+        yield "model.kv_expand", True, ": every query head has its own keys (heads = kv_heads)"
+    if model.style == "hf" and not _drops(model):
+        yield "model.dropout", None, f": {model.family} has dropout in eager attention alone"
+
+
+def _drops(model: ModelConfig) -> bool:
+    return model.attention == "eager" or model.family in ("gpt2", "gpt_neox", "mpt", "phi3")
+
+
+def _of_software() -> Iterator[Dead]:
+    why = ": no rule of this version depends on it"
+    for library in ("transformers", "nccl", "deepspeed", "megatron", "bitsandbytes"):
+        yield f"software.{library}", None, why

@@ -1,0 +1,128 @@
+"""Reading a scenario and the files it ``extends``: maps merge, lists replace, null deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from simulator.errors import ScenarioError, UserError
+from simulator.scenario.changes import from_python
+from simulator.scenario.fields import check_line
+from simulator.scenario.mistakes import Mistakes
+from simulator.scenario.node import Map, Node, Origin, Scalar, find, place, plain, remove
+from simulator.scenario.short_forms import spell_out, spell_out_recipe
+from simulator.scenario.sources import Text, read_source
+from simulator.scenario.yaml_reader import read_yaml
+
+MAX_FILES = 10
+"""How many files may stand behind one scenario, itself included."""
+
+_MAPPING = "mapping"
+_BESIDE = (("cluster", "topology"), ("cluster", "gpu"))
+"""Values that may name a file beside the one that they stand in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A scenario as it was read."""
+
+    tree: Map
+    source: str
+    directory: Path | None
+
+
+def read_extended(
+    source: str | Path | Mapping[str, Any], mistakes: Mistakes
+) -> tuple[Map, str, Path | None]:
+    """The tree with its bases merged in, the name that messages give it, and its folder."""
+    file = _read(source, mistakes)
+    tree, below = file.tree, file
+    chain = [_place(file)]
+    while "extends" in below.tree.items:
+        base = _base(below, mistakes)
+        again = _place(base) in chain
+        chain.append(_place(base))
+        if again or len(chain) > MAX_FILES:
+            names = " -> ".join(Path(each).name for each in chain)
+            why = "goes in a circle" if again else f"is longer than {MAX_FILES} files"
+            mistakes.at(below.tree, ("extends",), f"{why}: {names}")
+            mistakes.raise_any()
+        tree = merge(_beside(base, file.directory), cast(Map, remove(tree, ("extends",))))
+        below = base
+    return cast(Map, remove(tree, ("extends",))), file.source, file.directory
+
+
+def merge(base: Map, over: Map, path: tuple[str, ...] = ()) -> Map:
+    """``base`` with what ``over`` says: maps merge, a null deletes, all else replaces."""
+    if not path:
+        base = spell_out(base)
+        if isinstance(find(over, ("training", "precision")), Map):
+            base = spell_out_recipe(base)
+    items, keys = dict(base.items), dict(base.keys)
+    for key, item in over.items.items():
+        known = items.get(key)
+        if isinstance(item, Scalar) and item.value is None:
+            items.pop(key, None)
+            continue
+        both = isinstance(known, Map) and isinstance(item, Map)
+        items[key] = merge(cast(Map, known), cast(Map, item), (*path, key)) if both else item
+        keys[key] = over.keys.get(key, item.origin)
+    return Map(items, over.origin, keys)
+
+
+def _base(file: _File, mistakes: Mistakes) -> _File:
+    """The file that ``file`` extends: relative to it, or the name of a packaged scenario."""
+    node = file.tree.items["extends"]
+    try:
+        name = check_line(plain(node))
+        beside = (file.directory or Path()) / name
+        near = [path for path in (beside, Path(f"{beside}.yaml")) if path.is_file()]
+        alone = "/" in name or name.endswith((".yaml", ".yml"))
+        if name == "-" or (not near and alone):
+            raise UserError(f"{beside}: no such file")
+        return _read(near[0] if near else name, mistakes)
+    except ScenarioError:
+        raise
+    except (UserError, ValueError, OSError) as error:
+        mistakes.at(file.tree, ("extends",), str(error))
+        raise ScenarioError(mistakes.found) from None
+
+
+def _read(source: str | Path | Mapping[str, Any], mistakes: Mistakes) -> _File:
+    if isinstance(source, Mapping):
+        tree: Node = from_python(source, Origin(_MAPPING))
+        return _File(cast(Map, tree), _MAPPING, None)
+    if not isinstance(source, str | Path):
+        raise UserError(f"a scenario is a path, a name or a mapping, not {type(source).__name__}")
+    return _parse(read_source(source), mistakes)
+
+
+def _parse(text: Text, mistakes: Mistakes) -> _File:
+    tree = read_yaml(text.text, text.source, mistakes)
+    if not isinstance(tree, Map):
+        mistakes.add(tree.origin, "", "expected a map of keys, as `model: llama-2-7b`")
+        mistakes.raise_any()
+    return _File(cast(Map, tree), text.source, text.directory)
+
+
+def _place(file: _File) -> str:
+    """What a file is known by, however it was named."""
+    return file.source if file.directory is None else str(Path(file.source).resolve())
+
+
+def _beside(base: _File, directory: Path | None) -> Map:
+    """The base's tree, in which files beside it are named from everywhere."""
+    tree = base.tree
+    if base.directory is None or base.directory == directory:
+        return tree
+    for path in _BESIDE:
+        node = find(tree, path)
+        if isinstance(node, Scalar) and isinstance(node.value, str):
+            near = [base.directory / f"{node.value}{suffix}" for suffix in ("", ".yaml")]
+            for file in near:
+                if file.is_file():
+                    tree = place(tree, path, Scalar(str(file), node.text, node.origin))
+                    break
+    return tree

@@ -1,0 +1,125 @@
+"""Precision by hand: a map of dtypes, and what FSDP2 can do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from simulator.dtypes import SHORT_NAMES, DType
+from simulator.errors import did_you_mean
+from simulator.plan.plan import Precision
+from simulator.plan.precision import RECIPES
+from simulator.scenario.fields import kind_of
+from simulator.scenario.mistakes import Mistakes
+from simulator.scenario.node import Map
+
+PATH = ("training", "precision")
+DTYPES = ("parameters", "compute", "gradients", "reduce", "master", "moments")
+FLAGS = ("autocast", "loss_scaling")
+KEYS = (*DTYPES, *FLAGS, "fp8")
+
+BY_HAND = "by hand"
+"""The name of dtypes that are no recipe's."""
+
+_STORED = {name: dtype for name, dtype in SHORT_NAMES.items() if dtype is not DType.FP8}
+_SHORT = {dtype: name for name, dtype in SHORT_NAMES.items()}
+
+
+def spelled_out(recipe: str) -> dict[str, str | bool]:
+    """A recipe as the map that means the same.
+
+    >>> spelled_out("fsdp-mixed")
+    {'parameters': 'fp32', 'compute': 'bf16', 'reduce': 'fp32'}
+    """
+    found = RECIPES[recipe]
+    words: dict[str, str | bool] = {
+        key: _SHORT[getattr(found, key)] for key in ("parameters", "compute", "reduce")
+    }
+    return words if found.autocast is None else {**words, "autocast": True}
+
+
+def resolve_precision(value: str | Mapping[str, Any], tree: Map, mistakes: Mistakes) -> Precision:
+    """The dtypes that a recipe or a map asks for; what FSDP2 cannot do joins ``mistakes``."""
+    if isinstance(value, str):
+        return RECIPES[value]
+    asked = _Asked(value, tree, mistakes)
+    asked.check_keys()
+    parameters = asked.dtype("parameters") or DType.FP32
+    compute = asked.dtype("compute") or parameters
+    asked.same("gradients", parameters, "keeps a gradient in the dtype of its stored parameter")
+    asked.same("moments", parameters, "makes AdamW's moments in the dtype of the stored parameter")
+    return _named(
+        Precision(
+            name=BY_HAND,
+            parameters=parameters,
+            compute=compute,
+            gradients=parameters,
+            reduce=asked.dtype("reduce") or parameters,
+            master=asked.master(),
+            moments=parameters,
+            autocast=asked.autocast(compute),
+        )
+    )
+
+
+def _named(found: Precision) -> Precision:
+    """The recipe with the same dtypes, where there is one."""
+    same = (recipe for recipe in RECIPES.values() if replace(found, name=recipe.name) == recipe)
+    return next(same, found)
+
+
+class _Asked:
+    """A map of dtypes that is being read."""
+
+    def __init__(self, value: Mapping[str, Any], tree: Map, mistakes: Mistakes) -> None:
+        self.value, self.tree, self.mistakes = value, tree, mistakes
+
+    def wrong(self, key: str, text: str, *, of_key: bool = False) -> None:
+        self.mistakes.at(self.tree, (*PATH, key), text, of_key=of_key)
+
+    def check_keys(self) -> None:
+        for key in self.value:
+            if key not in KEYS:
+                self.wrong(key, f"unknown key{did_you_mean(key, KEYS)}", of_key=True)
+        if self.value.get("fp8") is not None:
+            self.wrong("fp8", "fp8 is not yet supported in this version; leave it out")
+        if self._flag("loss_scaling"):
+            self.wrong("loss_scaling", "not yet supported in this version; allowed: false")
+
+    def dtype(self, key: str) -> DType | None:
+        """The dtype at ``key``; None where it is left out or wrong."""
+        found = self.value.get(key)
+        if found is None or (isinstance(found, str) and found in _STORED):
+            return None if found is None else _STORED[found]
+        later = "; fp8 is not yet supported in this version" if found == "fp8" else ""
+        text = f"expected one of {', '.join(_STORED)}, found {kind_of(found)}{later}"
+        self.wrong(key, text)
+        return None
+
+    def same(self, key: str, stored: DType, why: str) -> None:
+        found = self.dtype(key)
+        if found is not None and found is not stored:
+            short = _SHORT[stored]
+            self.wrong(key, f"fsdp2 {why}; allowed: {short}, or leave it out")
+
+    def master(self) -> None:
+        if self.dtype("master") is not None:
+            text = "fsdp2 keeps no master copy beside the stored parameters; leave it out, and "
+            self.wrong("master", f"{text}with parameters: fp32 the shards are the master")
+
+    def autocast(self, compute: DType) -> DType | None:
+        """To bf16, where the gathered parameters are fp32."""
+        if not self._flag("autocast"):
+            return None
+        if compute is not DType.FP32:
+            text = f"parameters gathered in {_SHORT[compute]} leave it nothing to cast; "
+            self.wrong("autocast", f"{text}leave out either autocast or compute")
+            return None
+        return DType.BF16
+
+    def _flag(self, key: str) -> bool:
+        found = self.value.get(key, False)
+        if not isinstance(found, bool):
+            self.wrong(key, f"expected true or false, found {kind_of(found)}")
+        return found is True

@@ -1,0 +1,121 @@
+"""From ``training:`` and ``offload:`` to one training step."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from simulator.dtypes import DType
+from simulator.model.config import ModelConfig
+from simulator.plan.plan import Parallelism, Precision, Training
+from simulator.scenario.mistakes import Mistakes
+from simulator.scenario.node import Map
+from simulator.scenario.precision import resolve_precision
+from simulator.scenario.schema import OffloadSection, TrainingSection
+
+_ATTENTION = {"flash": "sdpa", "eager": "eager"}
+"""``training.attention`` -> what the model's modules call."""
+
+_EAGER_ALONE = ("mpt",)
+"""Families whose modules know eager attention only."""
+
+
+def resolve_training(
+    section: TrainingSection,
+    model: ModelConfig | None,
+    mesh: Parallelism | None,
+    tree: Map,
+    mistakes: Mistakes,
+) -> Training:
+    """One training step; what does not go together joins ``mistakes``."""
+    precision = resolve_precision(section.precision, tree, mistakes)
+    attention = section.attention or _attention_of(model)
+    if model is not None:
+        _check_attention(attention, precision, model, tree, mistakes)
+        _check_length(section.seq_len, model, tree, mistakes)
+    _check_optimizer(section, tree, mistakes)
+    replicas = mesh.dp_replicate * mesh.dp_shard if mesh else 0
+    return Training(
+        seq_len=section.seq_len,
+        micro_batch=section.micro_batch,
+        grad_accum=_grad_accum(section, replicas, tree, mistakes),
+        precision=precision,
+        optimizer=section.optimizer.name,
+        optimizer_implementation=section.optimizer.implementation,
+        clip_grad_norm=section.clip_grad_norm,
+        activation_checkpointing=section.activation_checkpointing.mode,
+        early_stop=section.activation_checkpointing.early_stop,
+        attention=attention,
+        loss=section.loss,
+    )
+
+
+def with_attention(model: ModelConfig, attention: str) -> ModelConfig:
+    """The model with the attention that ``training.attention`` asks for."""
+    return dataclasses.replace(model, attention=_ATTENTION[attention])
+
+
+def resolve_offload(section: OffloadSection | None, tree: Map, mistakes: Mistakes) -> bool:
+    """Whether CPUOffloadPolicy holds parameters, gradients and states: all three or none."""
+    if section is None:
+        return False
+    for key in ("gradients", "optimizer"):
+        found = getattr(section, key)
+        if found is not None and found != section.parameters:
+            text = "fsdp2 offloads parameters, gradients and optimizer together; expected "
+            mistakes.at(tree, ("offload", key), f"{text}{section.parameters}, or leave it out")
+    return section.parameters == "host"
+
+
+def _attention_of(model: ModelConfig | None) -> str:
+    return "eager" if model is not None and model.attention == "eager" else "flash"
+
+
+def _check_attention(
+    attention: str, precision: Precision, model: ModelConfig, tree: Map, mistakes: Mistakes
+) -> None:
+    where = ("training", "attention")
+    if model.style == "torchtitan" and attention == "eager":
+        text = "torchtitan's modules have no eager attention; supported: flash, or model.style: hf"
+        mistakes.at(tree, where, text)
+    if model.family in _EAGER_ALONE and attention == "flash":
+        mistakes.at(tree, where, f"{model.family} has eager attention alone; supported: eager")
+    if precision.autocast is not None and model.style == "hf":
+        text = "autocast is not yet supported with model.style hf; the nearest is fsdp-mixed"
+        mistakes.at(tree, ("training", "precision"), text)
+    elif attention == "flash" and (precision.autocast or precision.compute) is DType.FP32:
+        nearest = "fsdp-mixed, autocast" if model.style == "torchtitan" else "fsdp-mixed"
+        text = f"flash attention computes in 16 bits; the nearest that runs it: {nearest}"
+        hint = "" if model.style == "torchtitan" else ", or training.attention: eager"
+        mistakes.at(tree, ("training", "precision"), f"{text}{hint}")
+
+
+def _check_length(seq_len: int, model: ModelConfig, tree: Map, mistakes: Mistakes) -> None:
+    """Learned positions and ALiBi's table end somewhere."""
+    if model.positions and seq_len > model.positions:
+        text = f"found {seq_len}, but {model.name} has {model.positions} positions"
+        mistakes.at(tree, ("training", "seq_len"), text)
+
+
+def _check_optimizer(section: TrainingSection, tree: Map, mistakes: Mistakes) -> None:
+    from simulator.lowering.optimizer import OPTIMIZERS
+
+    name, implementation = section.optimizer.name, section.optimizer.implementation
+    if (name, implementation) not in OPTIMIZERS:
+        can = ", ".join(way for other, way in OPTIMIZERS if other == name)
+        text = f"not yet supported in this version: {name} {implementation}; supported: {can}"
+        mistakes.at(tree, ("training", "optimizer", "implementation"), text)
+
+
+def _grad_accum(section: TrainingSection, replicas: int, tree: Map, mistakes: Mistakes) -> int:
+    """Micro-steps of a step: as given, or what makes ``global_batch`` sequences of them."""
+    given, whole, each = section.grad_accum, section.global_batch, section.micro_batch * replicas
+    if whole is None or not replicas:
+        return given or 1
+    where, once = ("training", "global_batch"), f"{section.micro_batch} × {replicas} ranks"
+    if given is not None and given * each != whole:
+        text = f"found {whole}, but micro_batch × ranks × grad_accum = {once} × {given}"
+        mistakes.at(tree, where, f"{text} = {given * each}; leave out one of the two")
+    elif whole % each:
+        text = f"found {whole}, which is no multiple of micro_batch × ranks = {once} = {each}"
+        mistakes.at(tree, where, text)
+    return given or max(1, whole // each)

@@ -1,0 +1,76 @@
+"""``what_if:``, named changes of a scenario."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from simulator.scenario.fields import check_line, kind_of
+from simulator.scenario.mistakes import Mistakes
+from simulator.scenario.node import Map, Node, Scalar, Sequence, plain
+
+LATER = ("rank", "compute", "link", "rate")
+"""Keys of the kinds of what-if that this version knows but does not carry out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """One change and its name: values by dotted key."""
+
+    name: str
+    set: dict[str, Any] = field(hash=False)
+
+
+def resolve_what_if(tree: Map, mistakes: Mistakes) -> tuple[WhatIf, ...]:
+    """The entries of ``what_if:`` whose form is right; the rest joins ``mistakes``.
+
+    Their changes are validated when they are made.
+    """
+    node = tree.items.get("what_if")
+    if node is None:
+        return ()
+    if not isinstance(node, Sequence):
+        text = f"expected a list of {{name, set}}, found {kind_of(plain(node))}"
+        mistakes.at(tree, ("what_if",), text)
+        return ()
+    found = [_entry(each, number, mistakes) for number, each in enumerate(node.items)]
+    return tuple(entry for entry in found if entry is not None)
+
+
+def _entry(node: Node, number: int, mistakes: Mistakes) -> WhatIf | None:
+    key = f"what_if[{number}]"
+    if not isinstance(node, Map):
+        mistakes.add(node.origin, key, f"expected a map of name and set, found {_found(node)}")
+        return None
+    for other in node.items:
+        if other in LATER:
+            text = f"not yet supported in this version: what_if by {other}; supported: set"
+            mistakes.add(node.keys.get(other, node.origin), key, text)
+            return None
+        if other not in ("name", "set"):
+            text = "unknown key; known: name, set"
+            mistakes.add(node.keys.get(other, node.origin), f"{key}.{other}", text)
+    changes = node.items.get("set")
+    if not isinstance(changes, Map) or not changes.items:
+        where = node.origin if changes is None else changes.origin
+        found = "nothing" if changes is None else _found(changes)
+        text = f"expected a map of dotted keys, as {{training.micro_batch: 4}}, found {found}"
+        mistakes.add(where, f"{key}.set", text)
+        return None
+    return WhatIf(name=_name(node, changes, key, mistakes), set=plain(changes))
+
+
+def _name(node: Map, changes: Map, key: str, mistakes: Mistakes) -> str:
+    """As written, or the changes themselves."""
+    named = node.items.get("name")
+    if named is None:
+        return ", ".join(f"{name}={plain(item)}" for name, item in changes.items.items())
+    try:
+        return check_line(plain(named))
+    except ValueError as error:
+        mistakes.add(named.origin, f"{key}.name", str(error))
+        return ""
+
+
+def _found(node: Node) -> str:
+    return kind_of(node.value if isinstance(node, Scalar) else plain(node))
