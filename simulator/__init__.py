@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from simulator.errors import DryfitError, ScenarioError, UserError
     from simulator.run import simulate
     from simulator.scenario import Scenario, load
+    from simulator.study.compare import compare
     from simulator.trace.result import Result, summarise
     from simulator.trace.trace import Trace
 
@@ -24,6 +25,7 @@ __all__ = [
     "ScenarioError",
     "Trace",
     "UserError",
+    "compare",
     "load",
     "simulate",
     "summarise",
@@ -36,6 +38,7 @@ _HOME = {
     "ScenarioError": "errors",
     "Trace": "trace.trace",
     "UserError": "errors",
+    "compare": "study.compare",
     "load": "scenario",
     "simulate": "run",
     "summarise": "trace.result",

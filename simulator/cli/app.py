@@ -5,19 +5,25 @@ from __future__ import annotations
 import click
 
 from simulator.cli.check import check
+from simulator.cli.compare import compare
+from simulator.cli.init import init
 from simulator.cli.list import list_
 from simulator.cli.options import debug_option
 from simulator.cli.run import run
+from simulator.cli.schema import schema
 from simulator.cli.show import show
 from simulator.cli.validate import validate
 from simulator.errors import UnknownNameError
 
 VERBS: dict[str, click.Command] = {
     "run": run,
+    "compare": compare,
     "validate": validate,
     "check": check,
     "show": show,
     "list": list_,
+    "init": init,
+    "schema": schema,
 }
 """Every verb by its name, in the order that ``--help`` prints."""
 

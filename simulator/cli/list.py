@@ -14,7 +14,7 @@ Row = dict[str, object]
 def _models() -> list[Row]:
     from simulator.model.presets import PRESETS
 
-    shown = ("layers", "hidden", "ffn", "heads", "kv_heads", "vocab")
+    shown = ("style", "layers", "hidden", "ffn", "heads", "kv_heads", "vocab")
     return [
         {"name": name, **{key: getattr(config, key) for key in shown}}
         for name, config in PRESETS.items()
@@ -69,11 +69,32 @@ def _collectives() -> list[Row]:
     ]
 
 
+def _precisions() -> list[Row]:
+    from simulator.plan.precision import RECIPES, bytes_per_parameter, nearest
+
+    return [
+        {
+            "name": name,
+            "B/param": bytes_per_parameter(recipe),
+            "under fsdp2": "yes" if nearest(name, "fsdp2") == name else nearest(name, "fsdp2"),
+        }
+        for name, recipe in RECIPES.items()
+    ]
+
+
+def _optimizers() -> list[Row]:
+    from simulator.lowering.optimizer import OPTIMIZERS
+
+    return [{"name": name, "implementation": way} for name, way in OPTIMIZERS]
+
+
 KINDS: dict[str, Callable[[], list[Row]]] = {
     "models": _models,
     "gpus": _gpus,
     "topologies": _topologies,
     "scenarios": _scenarios,
+    "precisions": _precisions,
+    "optimizers": _optimizers,
     "collectives": _collectives,
 }
 
@@ -82,7 +103,7 @@ KINDS: dict[str, Callable[[], list[Row]]] = {
 @click.argument("kind", required=False, type=click.Choice(list(KINDS)))
 @json_option
 def list_(kind: str | None, as_json: bool) -> int:
-    """What is built in: models, gpus, topologies, scenarios, collectives (all without KIND)."""
+    """What is built in, of one KIND or of all."""
     from simulator.cli.output import emit, emit_json
 
     found = {name: KINDS[name]() for name in ([kind] if kind else KINDS)}

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
+
+from simulator.cli.completion import complete_scenario, complete_set
 
 
 @dataclass(slots=True)
@@ -39,6 +40,7 @@ set_option = click.option(
     "sets",
     multiple=True,
     metavar="KEY=VALUE",
+    shell_complete=complete_set,
     help="Change one value of the scenario, as parallelism.dp_shard=16. Repeatable.",
 )
 
@@ -51,18 +53,9 @@ steps_option = click.option(
 )
 
 
-def _complete_scenario(
-    _: click.Context, __: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    from simulator.data import data_names
-
-    names = [name for name in data_names("scenarios") if name.startswith(incomplete)]
-    return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
-
-
 def scenario_argument(**settings: Any) -> Callable[[Any], Any]:
     """SCENARIO: a file, the name of a packaged one, or ``-`` for stdin."""
-    return click.argument("scenario", shell_complete=_complete_scenario, **settings)
+    return click.argument("scenario", **{"shell_complete": complete_scenario, **settings})
 
 
 def _some_path(_: click.Context, __: click.Parameter, value: str | None) -> Path | None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from simulator.cli import textbook, views
+from simulator.cli.completion import complete_shown
 from simulator.cli.options import json_option, out_option, scenario_argument, set_option, verb
 
 VIEWS: dict[str, Callable[[views.Asked], views.Shown]] = {
@@ -40,7 +41,7 @@ def _view_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 @verb("show", "Values, topology, program, classes, curve.")
-@scenario_argument(required=False)
+@scenario_argument(required=False, shell_complete=complete_shown)
 @_view_options
 @out_option("PNG", "Draw the --topology there.")
 @click.option("--parameters", metavar="N", help="For --textbook, as 7e9. [default: 7e9]")

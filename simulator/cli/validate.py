@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import click
 from simulator.cli.options import json_option, verb
 
 if TYPE_CHECKING:
-    from simulator.scenario.scenario import Scenario
+    from simulator.scenario import Inexpressible, Scenario
     from simulator.study.cases import Case
     from simulator.study.errors_of import Summary
     from simulator.study.validate import Validation
@@ -24,7 +25,8 @@ _HEADERS = ("case", "quantity", "predicted", "measured", "error", "verdict")
 def validate(files: tuple[str, ...], as_json: bool) -> int:
     """Hold predictions against what real runs measured; exit 1 out of bounds.
 
-    FILE is a scenario with measured:. Without one: every packaged scenario that has it.
+    FILE is a scenario with measured:, or a reference set: base: and cases: [{id, set, measured}].
+    Without one: every packaged scenario that has it.
     """
     from simulator.cli.output import emit, emit_json
     from simulator.study.validate import validate as hold_against
@@ -37,19 +39,28 @@ def validate(files: tuple[str, ...], as_json: bool) -> int:
     return 0 if validation.holds else 1
 
 
-def _scenarios(files: tuple[str, ...]) -> dict[str, Scenario]:
-    """By id: the file's stem, or the whole name where two stems are the same."""
+def _scenarios(files: tuple[str, ...]) -> Mapping[str, Scenario | Inexpressible]:
+    """By id: a case's own or the file's stem; with its file where two are the same."""
     from simulator.data import data_names
     from simulator.scenario import load
 
-    if files:
-        stems = [Path(name).stem for name in files]
-        return {
-            stem if stems.count(stem) == 1 else name: load(name)
-            for stem, name in zip(stems, files, strict=True)
-        }
-    packaged = {name: load(name) for name in data_names("scenarios")}
-    return {name: scenario for name, scenario in packaged.items() if scenario.measured}
+    if not files:
+        packaged = {name: load(name) for name in data_names("scenarios")}
+        return {name: scenario for name, scenario in packaged.items() if scenario.measured}
+    found = [each for name in files for each in _of_file(name)]
+    names = [each[1] for each in found]
+    return {name if names.count(name) == 1 else other: scenario for other, name, scenario in found}
+
+
+def _of_file(name: str) -> Iterator[tuple[str, str, Scenario | Inexpressible]]:
+    """(a name that no other file has, the short one, scenario) of each case in a file."""
+    from simulator.scenario import load, load_cases
+
+    cases = load_cases(name) if name != "-" else None  # stdin can be read once
+    if cases is None:
+        yield name, Path(name).stem, load(name)
+    else:
+        yield from ((f"{name}: {case}", case, scenario) for case, scenario in cases.items())
 
 
 def _report(validation: Validation) -> str:
@@ -60,6 +71,9 @@ def _report(validation: Validation) -> str:
     parts = [table(_HEADERS, rows, numbers=_HEADERS[2:5])] if rows else []
     if validation.summary:
         parts.append("\n".join(_sentence(*item) for item in validation.summary.items()))
+    misses = dict.fromkeys((c.id, c.why) for c in validation.cases if c.why)
+    if misses:
+        parts.append("\n".join(f"missed {name}: {why}" for name, why in misses))
     if validation.skipped:
         parts.append("\n".join(f"skipped {skip.id}: {skip.why}" for skip in validation.skipped))
     return "\n\n".join(parts or ["nothing to validate: no scenario has measured:"])
@@ -70,7 +84,7 @@ def _row(case: Case) -> list[str]:
     return [
         case.id,
         f"{quantity}, {case.counter}" if case.counter else quantity,
-        _shown(case.predicted, case.unit),
+        "–" if case.predicted is None else _shown(case.predicted, case.unit),
         _shown(case.measured, case.unit),
         "" if case.error_pct is None else f"{case.error_pct:+.1f} %",
         case.verdict,
@@ -82,13 +96,18 @@ def _shown(value: float | bool, unit: str) -> str:
 
     if unit == "bool":
         return "yes" if value else "no"
+    if unit == "tokens/s/GPU":
+        return f"{value:,.0f} tok/s/GPU"
     return format_bytes(int(value)) if unit == "bytes" else format_time(value)
 
 
 def _sentence(quantity: str, summary: Summary) -> str:
     words = f"{quantity.replace('_', ' ')}: {summary.n} {'case' if summary.n == 1 else 'cases'}"
+    if summary.missed:
+        words += f" ({summary.missed} missed)"
     if summary.median_abs_pct is None:
-        return f"{words}, {summary.n - summary.wrong} right"
+        right = summary.n - summary.wrong - summary.missed
+        return f"{words}, {right} right" if quantity == "fits" else words
     return (
         f"{words}, median error {summary.median_abs_pct:.1f} %, nine of ten within "
         f"{summary.p90_abs_pct:.1f} %, worst {summary.worst_error_pct:+.1f} % ({summary.worst})"

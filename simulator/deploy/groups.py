@@ -67,8 +67,9 @@ def _axes(mesh: Mesh, issued: Iterable[Mapping[str, frozenset[Variant]]]) -> lis
 
 
 def _members(mesh: Mesh, axis: str) -> list[tuple[int, ...]]:
-    """All groups along ``axis``: one for each rank that is first in its own."""
-    size, stride = mesh.sizes[mesh.axes.index(axis)], mesh.stride(axis)
+    """All groups along ``axis``, or parts of them: one for each rank that is first in its own."""
+    whole, _, part = axis.partition(":")
+    size, stride = int(part or mesh.sizes[mesh.axes.index(whole)]), mesh.stride(whole)
     return [
         mesh.group(axis, first) for first in range(mesh.world_size) if first // stride % size == 0
     ]

@@ -1,27 +1,31 @@
-"""Settings without effect: what a scenario asks for that cannot change its answer."""
+"""Warnings: what a scenario asks for that cannot change its answer, or that is left out of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from simulator.dtypes import DType
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Plan
 from simulator.scenario.node import Map, Scalar, find
 
-_ROOT_ALONE = ("none",)
 
-
-def dead_settings(tree: Map, model: ModelConfig, plan: Plan) -> tuple[str, ...]:
+def warnings_of(tree: Map, model: ModelConfig, plan: Plan) -> tuple[str, ...]:
     """A warning for each setting that the rest of the scenario leaves without effect.
 
-    Only what is written, and is not the default, is a setting.
+    Only what is written, and is not the default, is a setting. Beside them: what is asked for and
+    simulated in part only.
     """
-    found = (*_of_fsdp(plan), *_of_training(plan), *_of_model(model), *_of_software())
-    return tuple(
+    found = (*_of_fsdp(plan, model), *_of_training(plan), *_of_model(model), *_of_software())
+    dead = tuple(
         f"{key} has no effect{why}"
         for key, harmless, why in found
         if _asks(tree, tuple(key.split(".")), harmless)
     )
+    precision = plan.training.precision
+    if DType.FP16 in (precision.parameters, precision.compute, precision.reduce):
+        return (*dead, "training.precision: fp16 needs a loss scaler; no loss scaling is simulated")
+    return dead
 
 
 Dead = tuple[str, object, str]
@@ -35,15 +39,17 @@ def _asks(tree: Map, path: tuple[str, ...], harmless: object) -> bool:
     return not isinstance(node, Scalar) or node.value != harmless
 
 
-def _of_fsdp(plan: Plan) -> Iterator[Dead]:
+def _of_fsdp(plan: Plan, model: ModelConfig) -> Iterator[Dead]:
     fsdp, accumulates = plan.parallelism.fsdp, plan.training.grad_accum > 1
+    if model.layers == 1:
+        yield "parallelism.fsdp.forward_prefetch", 0, ": there is no next block (layers: 1)"
     if not accumulates:
         why = ": there is one micro-batch a step (grad_accum: 1)"
         yield "parallelism.fsdp.sync_every_micro_batch", True, why
     if not accumulates or fsdp.sync_every_micro_batch:
         why = " but with grad_accum > 1 and sync_every_micro_batch: false"
         yield "parallelism.fsdp.reshard_after_backward", True, why
-    if fsdp.wrap in ("none", ()) or isinstance(fsdp.wrap, tuple):
+    if fsdp.wrap == "none" or isinstance(fsdp.wrap, tuple):
         yield from _of_unwrapped(plan)
     if fsdp.reshard_after_forward is False:
         why = ": no block is resharded (reshard_after_forward: false)"

@@ -25,8 +25,8 @@ _BESIDE = (("cluster", "topology"), ("cluster", "gpu"))
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
-    """A scenario as it was read."""
+class ReadFile:
+    """A file as it was read."""
 
     tree: Map
     source: str
@@ -37,7 +37,12 @@ def read_extended(
     source: str | Path | Mapping[str, Any], mistakes: Mistakes
 ) -> tuple[Map, str, Path | None]:
     """The tree with its bases merged in, the name that messages give it, and its folder."""
-    file = _read(source, mistakes)
+    file = read_file(source, mistakes)
+    return merged(file, mistakes), file.source, file.directory
+
+
+def merged(file: ReadFile, mistakes: Mistakes) -> Map:
+    """The tree of ``file`` over those of all that it extends."""
     tree, below = file.tree, file
     chain = [_place(file)]
     while "extends" in below.tree.items:
@@ -51,7 +56,7 @@ def read_extended(
             mistakes.raise_any()
         tree = merge(_beside(base, file.directory), cast(Map, remove(tree, ("extends",))))
         below = base
-    return cast(Map, remove(tree, ("extends",))), file.source, file.directory
+    return cast(Map, remove(tree, ("extends",)))
 
 
 def merge(base: Map, over: Map, path: tuple[str, ...] = ()) -> Map:
@@ -72,7 +77,7 @@ def merge(base: Map, over: Map, path: tuple[str, ...] = ()) -> Map:
     return Map(items, over.origin, keys)
 
 
-def _base(file: _File, mistakes: Mistakes) -> _File:
+def _base(file: ReadFile, mistakes: Mistakes) -> ReadFile:
     """The file that ``file`` extends: relative to it, or the name of a packaged scenario."""
     node = file.tree.items["extends"]
     try:
@@ -82,7 +87,7 @@ def _base(file: _File, mistakes: Mistakes) -> _File:
         alone = "/" in name or name.endswith((".yaml", ".yml"))
         if name == "-" or (not near and alone):
             raise UserError(f"{beside}: no such file")
-        return _read(near[0] if near else name, mistakes)
+        return read_file(near[0] if near else name, mistakes)
     except ScenarioError:
         raise
     except (UserError, ValueError, OSError) as error:
@@ -90,29 +95,30 @@ def _base(file: _File, mistakes: Mistakes) -> _File:
         raise ScenarioError(mistakes.found) from None
 
 
-def _read(source: str | Path | Mapping[str, Any], mistakes: Mistakes) -> _File:
+def read_file(source: str | Path | Mapping[str, Any], mistakes: Mistakes) -> ReadFile:
+    """The tree of one file, name or mapping. Raises UserError."""
     if isinstance(source, Mapping):
         tree: Node = from_python(source, Origin(_MAPPING))
-        return _File(cast(Map, tree), _MAPPING, None)
+        return ReadFile(cast(Map, tree), _MAPPING, None)
     if not isinstance(source, str | Path):
         raise UserError(f"a scenario is a path, a name or a mapping, not {type(source).__name__}")
     return _parse(read_source(source), mistakes)
 
 
-def _parse(text: Text, mistakes: Mistakes) -> _File:
+def _parse(text: Text, mistakes: Mistakes) -> ReadFile:
     tree = read_yaml(text.text, text.source, mistakes)
     if not isinstance(tree, Map):
         mistakes.add(tree.origin, "", "expected a map of keys, as `model: llama-2-7b`")
         mistakes.raise_any()
-    return _File(cast(Map, tree), text.source, text.directory)
+    return ReadFile(cast(Map, tree), text.source, text.directory)
 
 
-def _place(file: _File) -> str:
+def _place(file: ReadFile) -> str:
     """What a file is known by, however it was named."""
     return file.source if file.directory is None else str(Path(file.source).resolve())
 
 
-def _beside(base: _File, directory: Path | None) -> Map:
+def _beside(base: ReadFile, directory: Path | None) -> Map:
     """The base's tree, in which files beside it are named from everywhere."""
     tree = base.tree
     if base.directory is None or base.directory == directory:

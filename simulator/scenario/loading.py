@@ -10,7 +10,7 @@ from simulator.scenario.catalogue import BuiltIn, Catalogue
 from simulator.scenario.changes import CHANGE, apply_changes, from_python, parse_set
 from simulator.scenario.contract import without_later_keys
 from simulator.scenario.defaults import complete
-from simulator.scenario.effects import dead_settings
+from simulator.scenario.effects import warnings_of
 from simulator.scenario.extends import read_extended
 from simulator.scenario.fields import check_line
 from simulator.scenario.kinds import check_date
@@ -47,7 +47,7 @@ def load(
     tree, name, directory = read_extended(source, mistakes)
     changes = [parse_set(text, mistakes) for text in sets]
     document = apply_changes(tree, changes)
-    return _resolve(document, name, directory, mistakes, catalogue or BuiltIn())
+    return resolve_document(document, name, directory, mistakes, catalogue or BuiltIn())
 
 
 def with_changes(
@@ -60,14 +60,15 @@ def with_changes(
     """
     nodes = [(key, from_python(value, CHANGE)) for key, value in changes.items()]
     document = apply_changes(scenario.document, nodes)
-    return _resolve(
+    return resolve_document(
         document, scenario.source, scenario.directory, Mistakes(), catalogue or BuiltIn()
     )
 
 
-def _resolve(
+def resolve_document(
     document: Map, source: str, directory: Path | None, mistakes: Mistakes, catalogue: Catalogue
 ) -> Scenario:
+    """The scenario of a tree whose changes are made. Raises ScenarioError."""
     tree = without_nulls(without_later_keys(document, mistakes), _NULL_HAS_MEANING)
     tree = as_text(tree, _TEXTS)
     if "extends" in tree.items:
@@ -88,7 +89,7 @@ def _resolve(
         measured=resolve_measured(sections.measured),
         software=software,
         what_if=what_if,
-        warnings=dead_settings(tree, parts.model, parts.plan),
+        warnings=warnings_of(tree, parts.model, parts.plan),
         source=source,
         directory=directory,
         document=document,

@@ -39,28 +39,31 @@ def spelled_out(recipe: str) -> dict[str, str | bool]:
     return words if found.autocast is None else {**words, "autocast": True}
 
 
-def resolve_precision(value: str | Mapping[str, Any], tree: Map, mistakes: Mistakes) -> Precision:
-    """The dtypes that a recipe or a map asks for; what FSDP2 cannot do joins ``mistakes``."""
+def resolve_precision(
+    value: str | Mapping[str, Any], tree: Map, mistakes: Mistakes
+) -> Precision | None:
+    """The dtypes that a recipe or a map asks for; None, with mistakes, where FSDP2 cannot."""
     if isinstance(value, str):
         return RECIPES[value]
+    before = len(mistakes.found)
     asked = _Asked(value, tree, mistakes)
     asked.check_keys()
     parameters = asked.dtype("parameters") or DType.FP32
     compute = asked.dtype("compute") or parameters
     asked.same("gradients", parameters, "keeps a gradient in the dtype of its stored parameter")
     asked.same("moments", parameters, "makes AdamW's moments in the dtype of the stored parameter")
-    return _named(
-        Precision(
-            name=BY_HAND,
-            parameters=parameters,
-            compute=compute,
-            gradients=parameters,
-            reduce=asked.dtype("reduce") or parameters,
-            master=asked.master(),
-            moments=parameters,
-            autocast=asked.autocast(compute),
-        )
+    asked.no_master()
+    found = Precision(
+        name=BY_HAND,
+        parameters=parameters,
+        compute=compute,
+        gradients=parameters,
+        reduce=asked.dtype("reduce") or parameters,
+        master=None,
+        moments=parameters,
+        autocast=asked.autocast(compute),
     )
+    return _named(found) if len(mistakes.found) == before else None
 
 
 def _named(found: Precision) -> Precision:
@@ -103,7 +106,7 @@ class _Asked:
             short = _SHORT[stored]
             self.wrong(key, f"fsdp2 {why}; allowed: {short}, or leave it out")
 
-    def master(self) -> None:
+    def no_master(self) -> None:
         if self.dtype("master") is not None:
             text = "fsdp2 keeps no master copy beside the stored parameters; leave it out, and "
             self.wrong("master", f"{text}with parameters: fp32 the shards are the master")

@@ -13,7 +13,7 @@ from simulator.scenario.bounds import Expect, Measured
 from simulator.scenario.catalogue import Catalogue
 from simulator.scenario.mistakes import Mistakes
 from simulator.scenario.node import Map, Plain
-from simulator.scenario.resolve_mesh import resolve_mesh, world_size
+from simulator.scenario.resolve_mesh import resolve_mesh, usual_wrap, world_size
 from simulator.scenario.resolve_model import Shaped, resolve_model
 from simulator.scenario.resolve_training import (
     resolve_offload,
@@ -62,9 +62,10 @@ def resolve(
     if cluster:
         there = catalogue.gpus_per_node(cluster.topology, directory)
         world = world_size(cluster, there, tree, mistakes)
-    if sections.parallelism:
-        mesh = resolve_mesh(sections.parallelism, world, software, tree, mistakes)
     model = shaped.config if shaped else None
+    wrap, _ = usual_wrap(software, model)
+    if sections.parallelism:
+        mesh = resolve_mesh(sections.parallelism, world, wrap, software, tree, mistakes)
     if sections.training:
         training = resolve_training(sections.training, model, mesh, tree, mistakes)
     offload = resolve_offload(sections.offload, tree, mistakes)
@@ -100,18 +101,22 @@ def _cluster(section: ClusterSection) -> ClusterSpec:
 
 
 def _check_wrap(model: ModelConfig, plan: Plan, tree: Map, mistakes: Mistakes) -> None:
-    """Patterns name modules of this model."""
-    wrap = plan.parallelism.fsdp.wrap
-    if isinstance(wrap, str):
-        return
+    """Patterns name modules of this model; modules that share a weight share a unit."""
     from simulator.lowering.lower import decoder_of
-    from simulator.lowering.units import wrapped_sorts
+    from simulator.lowering.units import WRAPS, wrapped_sorts
 
+    wrap, where = plan.parallelism.fsdp.wrap, ("parallelism", "fsdp", "wrap")
     try:
-        wrapped_sorts(wrap, decoder_of(model, plan))
+        if isinstance(wrap, str):
+            sorts = WRAPS[wrap]
+        else:
+            sorts = wrapped_sorts(wrap, decoder_of(model, plan))
     except UserError as error:
-        text = str(error).removeprefix("fsdp.wrap: ")
-        mistakes.at(tree, ("parallelism", "fsdp", "wrap"), text)
+        mistakes.at(tree, where, str(error).removeprefix("fsdp.wrap: "))
+        return
+    if model.tied and sorts & {"embedding", "head"}:
+        text = f"the head of {model.name} is its embedding, so both belong to the root"
+        mistakes.at(tree, where, f"{text}; supported: block, none")
 
 
 def _derived(
@@ -131,7 +136,7 @@ def _derived(
     offload = sections.offload.parameters if sections.offload else "none"
     return {
         **shaped.derived,
-        wrap: default_of("parallelism.fsdp.wrap", software),
+        wrap: usual_wrap(software, shaped.config),
         last: default_of("parallelism.fsdp.reshard_last_block", software),
         ("parallelism", "dp_replicate"): (mesh.dp_replicate, _FILLS if not one else "default"),
         ("parallelism", "dp_shard"): (mesh.dp_shard, _FILLS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from simulator.model.config import ModelConfig
 from simulator.plan.plan import Fsdp, Parallelism
 from simulator.plan.versions import Software, default_of
 from simulator.scenario.mistakes import Mistakes
@@ -29,19 +30,31 @@ def world_size(spec: ClusterSpec, there: int, tree: Map, mistakes: Mistakes) -> 
 def resolve_mesh(
     section: ParallelismSection,
     world: int | None,
+    wrap: str,
     software: Software,
     tree: Map,
     mistakes: Mistakes,
 ) -> Parallelism:
-    """The mesh: the dp axis left out fills the world; a product that misses it is a mistake."""
+    """The mesh: the dp axis left out fills the world; a product that misses it is a mistake.
+
+    ``wrap``: which modules get a unit of their own where the scenario doesn't say.
+    """
     replicate, shard = _dp_axes(section, world, tree, mistakes)
     _check_slices(section.fsdp, shard, tree, mistakes)
     return Parallelism(
         framework=section.framework,
         dp_replicate=replicate,
         dp_shard=shard,
-        fsdp=_fsdp(section.fsdp, software),
+        fsdp=_fsdp(section.fsdp, wrap, software),
     )
+
+
+def usual_wrap(software: Software, model: ModelConfig | None) -> tuple[str, str]:
+    """The wrapping where none is given, and the words for where it comes from."""
+    if model is not None and model.tied:
+        return "block", "head and embedding share a weight"
+    wrap, word = default_of("parallelism.fsdp.wrap", software)
+    return str(wrap), word
 
 
 def _dp_axes(
@@ -85,12 +98,11 @@ def _check_slices(section: FsdpSection, shard: int, tree: Map, mistakes: Mistake
     mistakes.at(tree, where, f"{text}; allowed: {', '.join(['true', 'false', *allowed])}{hint}")
 
 
-def _fsdp(section: FsdpSection, software: Software) -> Fsdp:
-    wrap, _ = default_of("parallelism.fsdp.wrap", software)
+def _fsdp(section: FsdpSection, wrap: str, software: Software) -> Fsdp:
     last, _ = default_of("parallelism.fsdp.reshard_last_block", software)
     given = section.reshard_last_block
     return Fsdp(
-        wrap=str(wrap) if section.wrap is None else section.wrap,
+        wrap=wrap if section.wrap is None else section.wrap,
         reshard_after_forward=section.reshard_after_forward,
         reshard_last_block=bool(last) if given is None else given,
         reshard_after_backward=section.reshard_after_backward,

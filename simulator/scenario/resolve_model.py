@@ -44,16 +44,19 @@ def resolve_model(
         return None
     base, word = found
     given = section.model_dump(exclude={"preset", "hf_config", "dropout"}, exclude_none=True)
+    config = dataclasses.replace(base, **given)
     norm, norm_word = default_of("model.rms_norm", software)
-    config = dataclasses.replace(base, rms_norm=str(norm))
-    config = _shape(dataclasses.replace(config, **given), base, given, tree, mistakes)
+    if config.style == "torchtitan" and "rms_norm" not in given:
+        config = dataclasses.replace(config, rms_norm=str(norm))
+    config = _shape(config, base, given, tree, mistakes)
     config = _dropout(config, section.dropout, tree, mistakes)
     _check_style(config, given, tree, mistakes)
-    words = {"rms_norm": norm_word if config.style == "torchtitan" else word}
     derived: dict[tuple[str, ...], tuple[Plain, str]] = {
-        ("model", key): (getattr(config, key), words.get(key, word))
-        for key in (*_SHAPE, "style", *_OF_TORCHTITAN, "dropout")
+        ("model", key): (getattr(config, key), word) for key in (*_SHAPE, "style")
     }
+    if config.style == "torchtitan":
+        derived["model", "rms_norm"] = (config.rms_norm, norm_word)
+        derived["model", "kv_expand"] = (config.kv_expand, word)
     if section.hf_config is not None:
         derived["model", "preset"] = (None, "hf_config")
     return Shaped(config=config, derived=derived)
@@ -69,7 +72,8 @@ def _named(
     """The model as its preset or config.json gives it, and the words for where that is."""
     if (section.preset is None) is (section.hf_config is None):
         word = "either preset or hf_config" + (", not both" if section.preset else "")
-        mistakes.at(tree, ("model",), f"it needs {word}")
+        where = ("model", "hf_config") if section.preset else ("model",)
+        mistakes.at(tree, where, f"it needs {word}", of_key=bool(section.preset))
         return None
     if section.preset is not None:
         return catalogue.model(section.preset), f"preset {section.preset}"

@@ -25,19 +25,23 @@ def resolve_training(
     mesh: Parallelism | None,
     tree: Map,
     mistakes: Mistakes,
-) -> Training:
+) -> Training | None:
     """One training step; what does not go together joins ``mistakes``."""
     precision = resolve_precision(section.precision, tree, mistakes)
     attention = section.attention or _attention_of(model)
     if model is not None:
-        _check_attention(attention, precision, model, tree, mistakes)
+        if precision is not None:
+            _check_attention(attention, precision, model, tree, mistakes)
         _check_length(section.seq_len, model, tree, mistakes)
     _check_optimizer(section, tree, mistakes)
     replicas = mesh.dp_replicate * mesh.dp_shard if mesh else 0
+    grad_accum = _grad_accum(section, replicas, tree, mistakes)
+    if precision is None:
+        return None
     return Training(
         seq_len=section.seq_len,
         micro_batch=section.micro_batch,
-        grad_accum=_grad_accum(section, replicas, tree, mistakes),
+        grad_accum=grad_accum,
         precision=precision,
         optimizer=section.optimizer.name,
         optimizer_implementation=section.optimizer.implementation,

@@ -23,9 +23,10 @@ _COUNTERS = ("allocated", "active", "reserved", "device")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One measured figure and dryfit's. ``verdict``: within, outside, right, wrong or shown.
+    """One measured figure and dryfit's. ``verdict``: within, outside, right, wrong, miss or shown.
 
-    ``shown`` cases don't count: their source is not to be trusted that far.
+    ``shown`` cases don't count: their source is not to be trusted that far. A ``miss`` is a case
+    that dryfit can't express, and ``why`` says what of it; ``predicted`` is None then.
     """
 
     id: str
@@ -33,10 +34,11 @@ class Case:
     quantity: str
     counter: str | None
     unit: str
-    predicted: float | bool
+    predicted: float | bool | None
     measured: float | bool
     error_pct: float | None
     verdict: str
+    why: str = ""
 
     @property
     def counts(self) -> bool:
@@ -45,7 +47,8 @@ class Case:
 
     def to_json(self) -> dict[str, object]:
         """The entry of ``cases``."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        shown = [name for name in self.__slots__ if name != "why" or self.why]
+        return {name: getattr(self, name) for name in shown}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,36 @@ def held_against(name: str, measured: Measured, result: Result) -> Iterator[Case
     yield from _step_time(name, measured, result)
     if measured.fits is not None:
         yield _fits(name, measured, measured.fits, result)
+
+
+def missed(name: str, measured: Measured, why: str) -> Iterator[Case]:
+    """Every measured figure of a case that dryfit can't express."""
+    for quantity, counter, unit, actual in _figures(measured):
+        yield Case(
+            id=name,
+            source=measured.source or "not stated",
+            quantity=quantity,
+            counter=counter,
+            unit=unit,
+            predicted=None,
+            measured=actual,
+            error_pct=None,
+            verdict="shown" if measured.trust == "C" else "miss",
+            why=why,
+        )
+
+
+def _figures(measured: Measured) -> Iterator[tuple[str, str | None, str, float | bool]]:
+    for counter in _COUNTERS:
+        actual = getattr(measured, f"peak_{counter}")
+        if actual is not None:
+            yield "peak_memory", counter, "bytes", actual
+    if measured.step_time is not None:
+        yield "step_time", None, "s", measured.step_time
+    elif measured.tokens_per_s_per_gpu is not None:
+        yield "step_time", None, "tokens/s/GPU", measured.tokens_per_s_per_gpu
+    if measured.fits is not None:
+        yield "fits", None, "bool", measured.fits
 
 
 def _memory(name: str, measured: Measured, result: Result) -> Iterator[Case | Skip]:

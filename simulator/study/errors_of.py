@@ -38,7 +38,8 @@ class Summary:
     """Absolute errors of one quantity, in percent.
 
     ``median_of_sources_pct`` is the median over sources of each source's median, so that one big
-    table does not decide it; ``median_abs_pct`` and ``p90_abs_pct`` pool all cases.
+    table does not decide it; ``median_abs_pct`` and ``p90_abs_pct`` pool all cases. ``missed``
+    counts those that dryfit can't express.
     """
 
     n: int
@@ -48,6 +49,7 @@ class Summary:
     worst: str
     worst_error_pct: float | None
     wrong: int
+    missed: int
     by_source: dict[str, dict[str, float | int | None]]
 
     def to_json(self) -> dict[str, object]:
@@ -92,6 +94,7 @@ def _summary(cases: Sequence[Judged]) -> Summary:
         worst=worst.id,
         worst_error_pct=worst.error_pct,
         wrong=len(wrong),
+        missed=sum(case.verdict == "miss" for case in cases),
         by_source=by_source,
     )
 

@@ -7,6 +7,8 @@ EXPECTED = {
     "gpus": "a100-sxm-80gb",
     "topologies": "dgx-a100",
     "scenarios": "llama2-7b-fsdp2-8xa100",
+    "precisions": "fsdp-mixed",
+    "optimizers": "adamw",
     "collectives": "ring",
 }
 

@@ -47,9 +47,13 @@ def test_memory_only_has_no_times(dryfit: Dryfit, tiny: Path) -> None:
     assert found["memory"]["peak_allocated_bytes"] > 0
 
 
-def test_folded_and_unfolded_agree(dryfit: Dryfit, tiny: Path) -> None:
-    folded = dryfit("run", tiny, "--json").json
-    unfolded = dryfit("run", tiny, "--no-fold", "--json").json
+@pytest.mark.parametrize(
+    "change",
+    ["cluster.nodes=1", "parallelism.dp_shard=4", "parallelism.fsdp.reshard_after_forward=2"],
+)
+def test_folded_and_unfolded_agree(dryfit: Dryfit, tiny: Path, change: str) -> None:
+    folded = dryfit("run", tiny, "--json", "--set", change).json
+    unfolded = dryfit("run", tiny, "--no-fold", "--json", "--set", change).json
     assert (folded["engine"]["classes"], unfolded["engine"]["classes"]) == (1, 8)
     assert folded["memory"] == unfolded["memory"]
     assert folded["time"] == unfolded["time"]

@@ -87,3 +87,65 @@ def test_files_of_one_name_stay_apart(dryfit: Dryfit, tiny: Path, tmp_path: Path
 def test_nearest_rank() -> None:
     assert p90([5.0]) == 5.0
     assert p90([float(n) for n in range(1, 21)]) == 18.0
+
+
+CASES = """\
+base: tiny.yaml
+cases:
+  - {id: one, measured: {fits: true, source: a}}
+  - {id: two, set: {training.micro_batch: 2}, measured: {fits: false, source: b}}
+  - {id: three, set: {training.compile: block}, measured: {step_time: 1 s, peak_allocated: 1 GiB}}
+"""
+
+
+def test_a_reference_set_is_many_cases(dryfit: Dryfit, tiny: Path) -> None:
+    path = tiny.with_name("set.yaml")
+    path.write_text(CASES)
+    outcome = dryfit("validate", path, "--json")
+    assert outcome.code == 1
+    found = [(case["id"], case["quantity"], case["verdict"]) for case in outcome.json["cases"]]
+    assert found == [
+        ("one", "fits", "right"),
+        ("two", "fits", "wrong"),
+        ("three", "peak_memory", "miss"),
+        ("three", "step_time", "miss"),
+    ]
+    assert outcome.json["cases"][2]["predicted"] is None
+    assert outcome.json["summary"]["step_time"]["missed"] == 1
+    words = dryfit("validate", path).out
+    assert "missed three: training.compile: not yet supported" in words
+    assert "step time: 1 case (1 missed)" in words
+
+
+def test_a_case_that_cannot_be_expressed_is_out_of_bounds(dryfit: Dryfit, tiny: Path) -> None:
+    path = tiny.with_name("set.yaml")
+    path.write_text(CASES.replace("fits: false", "fits: true"))
+    assert dryfit("validate", path).code == 1
+    path.write_text(CASES.replace("fits: false", "fits: true").rpartition("  - ")[0])
+    assert dryfit("validate", path).code == 0
+    path.write_text(CASES.rpartition("  - ")[0].replace("tiny.yaml", f"{{extends: {tiny.name}}}"))
+    assert dryfit("validate", path).code == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "words"),
+    [
+        ("id: two", "id: one", "set.yaml:4:5: cases[1].id: 'one' is the id of an earlier case"),
+        ("micro_batch: 2", "micro_bach: 2", "set.yaml:4:42: training.micro_bach: unknown key"),
+        ("fits: true", "fit: true", "measured.fit: unknown key; did you mean 'fits'?"),
+        ("id: two, set", "id: two, sets", "cases[1].sets: unknown key; did you mean 'set'?"),
+        ("id: two, ", "", "cases[1].id: expected text, found nothing"),
+        ("1 GiB", "1", "the unit is missing"),
+        ("base: tiny.yaml", "base: tiny2.yaml", "tiny2.yaml: no such file"),
+        ("base: tiny.yaml", "base: []", "base: expected the name of a scenario"),
+        ("base: tiny.yaml", "bass: tiny.yaml", "bass: unknown key; did you mean 'base'?"),
+    ],
+)
+def test_a_reference_set_that_is_wrong_is_told(
+    dryfit: Dryfit, tiny: Path, wrong: str, right: str, words: str
+) -> None:
+    path = tiny.with_name("set.yaml")
+    path.write_text(CASES.replace(wrong, right))
+    outcome = dryfit("validate", path)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert words in outcome.err

@@ -1,0 +1,220 @@
+"""Keys that depend on one another: the mesh, batches, precision, versions, models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from simulator.dtypes import DType
+from simulator.errors import ScenarioError
+from simulator.model.families import WRITERS
+from simulator.model.presets import PRESETS
+from simulator.plan.precision import RECIPES
+from simulator.plan.versions import RULES, Software, default_of
+from simulator.scenario import Scenario, load
+from simulator.scenario.json_schema import dotted_keys
+from tests.scenario.conftest import TINY, FakeCatalogue, Load
+
+
+@pytest.mark.parametrize(
+    ("sets", "mesh"),
+    [
+        ([], (1, 8)),
+        (["parallelism.dp_replicate=2"], (2, 4)),
+        (["parallelism.dp_shard=2"], (4, 2)),
+        (["parallelism.dp_replicate=4", "parallelism.dp_shard=2"], (4, 2)),
+        (["parallelism.dp_replicate=2", "cluster.nodes=3"], (2, 12)),
+    ],
+)
+def test_the_dp_axis_left_out_fills_the_world(
+    load_text: Load, sets: list[str], mesh: tuple[int, int]
+) -> None:
+    found = load_text(TINY, sets)
+    assert (found.plan.parallelism.dp_replicate, found.plan.parallelism.dp_shard) == mesh
+    given = [key.partition("=")[0] for key in sets]
+    for axis in ("dp_replicate", "dp_shard"):
+        if f"parallelism.{axis}" not in given and given != []:
+            assert found.origins[f"parallelism.{axis}"][1] == "fills the world"
+
+
+def test_axes_that_miss_the_world_are_a_mistake(load_text: Load) -> None:
+    with pytest.raises(ScenarioError, match="2 × 8 are 16 of 8 GPUs; leave one of the two out"):
+        load_text(TINY, ["parallelism.dp_replicate=2", "parallelism.dp_shard=8"])
+
+
+def test_a_global_batch_gives_the_accumulation(load_text: Load) -> None:
+    found = load_text(TINY, ["training.global_batch=64", "training.micro_batch=2"])
+    assert found.plan.training.grad_accum == 4
+    assert found.origins["training.grad_accum"] == ("4", "global_batch")
+    assert load_text(TINY, ["training.grad_accum=4"]).resolved["training"]["global_batch"] == 32
+    both = ["training.global_batch=64", "training.grad_accum=8"]
+    assert load_text(TINY, both).plan.training.grad_accum == 8
+    with pytest.raises(ScenarioError, match="= 1 × 8 ranks × 4 = 32; leave out one of the two"):
+        load_text(TINY, ["training.global_batch=64", "training.grad_accum=4"])
+
+
+def test_a_recipe_and_its_dtypes_mean_the_same(load_text: Load) -> None:
+    for recipe, words in (
+        ("fsdp-mixed", "{compute: bf16}"),
+        ("fsdp-mixed", "{parameters: fp32, compute: bf16, gradients: fp32, reduce: fp32}"),
+        ("pure-bf16", "{parameters: bf16, moments: bf16, master: null, fp8: null}"),
+        ("autocast", "{autocast: true, loss_scaling: false}"),
+    ):
+        assert (
+            load_text(TINY, [f"training.precision={words}"]).plan.training.precision
+            == (RECIPES[recipe])
+        )
+
+
+def test_one_dtype_of_a_recipe_changes(load_text: Load) -> None:
+    precision = load_text(TINY, ["training.precision.reduce=bf16"]).plan.training.precision
+    assert precision.name == "by hand"
+    assert (precision.compute, precision.reduce) == (DType.BF16, DType.BF16)
+    both = ["training.precision=pure-bf16", "training.precision.reduce=fp32"]
+    precision = load_text(TINY, both).plan.training.precision
+    assert (precision.parameters, precision.reduce) == (DType.BF16, DType.FP32)
+
+
+def test_versions_pick_defaults_and_say_so(load_text: Load) -> None:
+    old = load_text(TINY, ["as_of=2024-12"])
+    fsdp = old.plan.parallelism.fsdp
+    assert (old.model.rms_norm, fsdp.wrap, fsdp.reshard_last_block) == ("composite", "block", False)
+    assert old.origins["model.rms_norm"][1].startswith("before torch 2.9")
+    assert load_text(TINY, ["as_of=2025-12"]).plan == load_text(TINY).plan
+    named = load_text(TINY, ["as_of=2024-12", "software.torch=2.10"])
+    assert named.software.torch == (2, 10)
+    assert named.model.rms_norm == "fused"
+    assert load_text(TINY, ["as_of=2024-12", "model.rms_norm=fused"]).model.rms_norm == "fused"
+
+
+@pytest.mark.parametrize("key", RULES)
+def test_every_rule_is_of_a_key_and_of_both_sides(key: str) -> None:
+    rule = RULES[key]
+    assert key in dotted_keys()
+    assert rule.before != rule.since
+    release = Software(torch=rule.torch)
+    assert default_of(key, release) == (rule.since, "default")
+    assert default_of(key, Software(as_of="2023-01-01")) == (rule.before, f"before {rule.change}")
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (["parallelism.fsdp.sync_every_micro_batch=false"], "one micro-batch a step"),
+        (["parallelism.fsdp.reshard_after_backward=false", "training.grad_accum=2"], "but with"),
+        (
+            [
+                "parallelism.fsdp.reshard_after_forward=false",
+                "parallelism.fsdp.reshard_last_block=false",
+            ],
+            "no block is resharded",
+        ),
+        (["parallelism.fsdp.wrap=none", "parallelism.fsdp.forward_prefetch=1"], "no block is wr"),
+        (["parallelism.fsdp.wrap=none", "parallelism.fsdp.reshard_after_forward=false"], "root"),
+        (["training.activation_checkpointing.early_stop=false"], "nothing is recomputed"),
+        (["offload.parameters=host", "training.optimizer=sgd"], "the optimizer runs on the host"),
+        (["model.kv_expand=false"], "heads = kv_heads"),
+        (["model={preset: mistral-7b, dropout: 0.1}"], "dropout in eager attention alone"),
+        (["software.nccl=2.21"], "no rule of this version depends on it"),
+        (["training.precision={compute: fp16}"], "no loss scaling is simulated"),
+    ],
+)
+def test_a_setting_without_effect_is_warned_about(
+    load_text: Load, sets: list[str], words: str
+) -> None:
+    (warning,) = load_text(TINY, sets).warnings
+    assert words in warning
+    assert load_text(TINY).warnings == ()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_is_a_scenario_with_its_defaults(preset: str, fake: FakeCatalogue) -> None:
+    found = load({**MAPPING, "model": preset}, catalogue=fake)
+    assert (found.model.family, found.model.style) in WRITERS
+    assert found.plan.parallelism.fsdp.wrap == ("block" if found.model.tied else "torchtitan")
+    again = load(found.resolved, catalogue=fake)
+    assert (again.model, again.plan) == (found.model, found.plan)
+
+
+MAPPING = {
+    "cluster": {"topology": "dgx-a100"},
+    "parallelism": {"framework": "fsdp2"},
+    "training": {"seq_len": 512, "micro_batch": 1},
+}
+
+
+def test_what_a_models_modules_can_do(load_text: Load) -> None:
+    def refused(*sets: str) -> str:
+        with pytest.raises(ScenarioError) as caught:
+            load_text(TINY, sets)
+        return str(caught.value)
+
+    assert "supported: block, none" in refused("model=gpt2", "parallelism.fsdp.wrap=torchtitan")
+    assert "gpt2 has 1024 positions" in refused("model=gpt2", "training.seq_len=2048")
+    assert "supported: eager" in refused("model=mpt-7b", "training.attention=flash")
+    assert "not yet supported with model.style hf" in refused(
+        "model=mistral-7b", "training.precision=autocast"
+    )
+    eager = load_text(TINY, ["model=mistral-7b", "training.attention=eager"])
+    assert (eager.model.attention, eager.plan.training.attention) == ("eager", "eager")
+    assert load_text(TINY, ["model=gemma-2-9b"]).plan.training.attention == "eager"
+    dropped = load_text(TINY, ["model=gpt2", "model.dropout=0.5"]).model
+    assert (dropped.dropout, dropped.embedding_dropout) == (0.5, 0.5)
+    wide = load_text(TINY, ["model=gpt2", "model.heads=16"]).model
+    assert (wide.kv_heads, wide.head_dim) == (16, 48)
+
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 2,
+    "vocab_size": 1000,
+}
+
+
+@pytest.fixture
+def from_config(tmp_path: Path, load_text: Load):
+    def call(text: str, *sets: str) -> Scenario:
+        (tmp_path / "config.json").write_text(text)
+        return load_text(TINY.replace("llama-2-7b", "{hf_config: config.json}"), sets)
+
+    return call
+
+
+def test_a_config_json_is_a_model(from_config, tmp_path: Path) -> None:
+    found = from_config(json.dumps(CONFIG), "model.layers=3")
+    assert (found.model.style, found.model.layers, found.model.vocab) == ("hf", 3, 1000)
+    assert found.origins["model.hidden"] == ("256", "config.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", r"config.json:1:2: is no JSON"),
+        ("[]", "expected a map of keys"),
+        ('{"a": 1, "a": 2}', "the key 'a' is given twice"),
+        ('{"a": NaN}', "NaN is no number"),
+        ("[" * 100_000, "nested too deep"),
+        ('{"model_type": "lama"}', "did you mean 'llama'?"),
+        ('{"model_type": "llama"}', "lacks "),
+        (json.dumps({**CONFIG, "hidden_size": "wide"}), "hidden_size: 'wide'"),
+        (json.dumps({**CONFIG, "hidden_size": {}}), "hidden_size: {}"),
+        (json.dumps({**CONFIG, "num_hidden_layers": 0}), "layers"),
+        (json.dumps({**CONFIG, "vocab_size": 10**30}), "vocab"),
+    ],
+)
+def test_a_config_json_that_is_wrong_is_named(from_config, text: str, words: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        from_config(text)
+    assert "model.hf_config: " in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_a_config_json_that_is_not_there(load_text: Load) -> None:
+    with pytest.raises(ScenarioError, match=r"cannot read .*none\.json: no such file"):
+        load_text(TINY.replace("llama-2-7b", "{hf_config: none.json}"))

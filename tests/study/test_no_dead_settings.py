@@ -1,0 +1,109 @@
+"""Every key that is honoured changes the answer, the warnings or a verdict; else it is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulator.errors import ScenarioError
+from simulator.run import run
+from simulator.scenario import Scenario, load, with_changes
+from simulator.study.check import check
+from simulator.study.validate import validate
+from simulator.trace.result import summarise
+from tests.scenario.test_contract import HONOURED
+
+BASE: dict[str, Any] = {
+    "name": "base",
+    "model": {
+        "preset": "llama-2-7b",
+        **{"layers": 3, "hidden": 512, "ffn": 1024, "heads": 8, "kv_heads": 4, "vocab": 2048},
+    },
+    "cluster": {"topology": "dgx-a100", "nodes": 1},
+    "parallelism": {"framework": "fsdp2"},
+    "training": {"seq_len": 512, "micro_batch": 1},
+    "measured": {"peak_allocated": "1 GiB", "step_time": "1 s", "fits": True},
+}
+
+BEFORE: dict[str, dict[str, Any]] = {
+    "model.preset": {"model": {"preset": "llama-2-7b", "layers": 2}},
+    "model.dropout": {"model": {"preset": "gpt2", "layers": 2}},
+    "training.attention": {"model": {"preset": "mistral-7b", "layers": 2}},
+    "parallelism.fsdp.reshard_after_backward": {
+        "training.grad_accum": 2,
+        "parallelism.fsdp.sync_every_micro_batch": False,
+    },
+    "parallelism.fsdp.sync_every_micro_batch": {"training.grad_accum": 2},
+    "training.activation_checkpointing.early_stop": {"training.activation_checkpointing": "full"},
+    "measured.of": {"measured.host_peak": "1 GiB"},
+    "measured.tokens_per_s_per_gpu": {"measured.step_time": None},
+}
+"""What must be set before a key can have an effect."""
+
+VALUES: dict[str, Any] = {
+    "model.hidden": 256,
+    "model.ffn": 2048,
+    "model.heads": 16,
+    "model.kv_heads": 2,
+    "model.head_dim": 32,
+    "model.dropout": 0.0,
+    "cluster.gpu": "h200-sxm-141gb",
+    "training.attention": "eager",
+    "software.torch": "2.6",
+    "what_if": [{"set": {"training.micro_batch": 2}}],
+    "measured.host_peak": "2 GiB",
+    "measured.fits": False,
+}
+"""Values where those of the contract's test don't fit this base."""
+
+REFUSED = {
+    "model.hf_config": "config.json",
+    "parallelism.framework": "ddp",
+    "training.loss": "compiled",
+    "offload.gradients": "host",
+    "offload.optimizer": "host",
+}
+"""Keys that have one value so far, or only one that agrees with others."""
+
+SAME = {"measured.of": "every rank of FSDP2 peaks alike", "what_if": "it is asked for by name"}
+"""Keys that cannot change an answer of this version, and why."""
+
+
+def answers(scenario: Scenario) -> str:
+    """All that a scenario is answered with, as text."""
+    offloads = scenario.plan.offload_parameters
+    trace = run(scenario, memory_only=offloads)
+    parts: list[object] = [summarise(trace).to_json(), trace.header.warnings]
+    if not offloads:
+        parts += [check(scenario).to_json(), validate({"case": scenario}).to_json()]
+    return json.dumps(parts)
+
+
+def value(key: str) -> Any:
+    found = VALUES.get(key, HONOURED[key])
+    return {"true": True, "false": False}.get(found, found) if isinstance(found, str) else found
+
+
+@pytest.mark.parametrize("key", sorted(set(HONOURED) - set(REFUSED) - set(SAME)))
+def test_every_key_changes_something(key: str) -> None:
+    before = with_changes(load(BASE), BEFORE.get(key, {}))
+    change = value(key)
+    change = change.strip("'") if isinstance(change, str) else change
+    assert answers(with_changes(before, {key: change})) != answers(before)
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_or_is_refused_by_name(key: str) -> None:
+    with pytest.raises(ScenarioError, match=key):
+        with_changes(load(BASE), {key: REFUSED[key]})
+
+
+def test_a_config_json_changes_the_answer(tmp_path: Path) -> None:
+    config = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 1024}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 512}))
+    path = str(tmp_path / "config.json")
+    changed = with_changes(load(BASE), {"model": {"hf_config": path}})
+    assert answers(changed) != answers(load(BASE))
