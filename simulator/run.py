@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,12 +157,18 @@ def _header(scenario: Scenario, decoder: Decoder, cluster: Cluster, steps: int) 
         model_flops=model_flops,
         hardware_flops=model_flops + recomputed,
         peak_flops=device.peak_flops[training.precision.autocast or training.precision.compute],
-        warnings=(*scenario.warnings, *_warnings(device)),
+        warnings=(*scenario.warnings, *_warnings(device, scenario)),
     )
 
 
-def _warnings(gpu: Gpu) -> tuple[str, ...]:
+def _warnings(gpu: Gpu, scenario: Scenario) -> Iterator[str]:
     from simulator.timing.kernels import curve_note
 
     note = curve_note(gpu)
-    return () if note is None else (f"{gpu.name}: {note}",)
+    if note is not None:
+        yield f"{gpu.name}: {note}"
+    if scenario.plan.offload_parameters:
+        yield (
+            "offload.parameters: the copies over PCIe are timed, the optimizer's step on the "
+            "host is not: the step time is a lower bound"
+        )

@@ -26,7 +26,7 @@ def validate(files: tuple[str, ...], as_json: bool) -> int:
     """Hold predictions against what real runs measured; exit 1 out of bounds.
 
     FILE is a scenario with measured:, or a reference set: base: and cases: [{id, set, measured}].
-    Without one: every packaged scenario that has it.
+    Without one: every packaged scenario that has it, and the packaged sets.
     """
     from simulator.cli.output import emit, emit_json
     from simulator.study.validate import validate as hold_against
@@ -41,12 +41,15 @@ def validate(files: tuple[str, ...], as_json: bool) -> int:
 
 def _scenarios(files: tuple[str, ...]) -> Mapping[str, Scenario | Inexpressible]:
     """By id: a case's own or the file's stem; with its file where two are the same."""
-    from simulator.data import data_names
+    from simulator.data import data_dir, data_names
     from simulator.scenario import load
 
     if not files:
         packaged = {name: load(name) for name in data_names("scenarios")}
-        return {name: scenario for name, scenario in packaged.items() if scenario.measured}
+        measured = {name: scenario for name, scenario in packaged.items() if scenario.measured}
+        for path in sorted((data_dir("scenarios") / "published").glob("*.yaml")):
+            measured |= {name: scenario for _, name, scenario in _of_file(str(path))}
+        return measured
     found = [each for name in files for each in _of_file(name)]
     names = [each[1] for each in found]
     return {name if names.count(name) == 1 else other: scenario for other, name, scenario in found}
