@@ -46,7 +46,9 @@ def _scenarios(files: tuple[str, ...]) -> Mapping[str, Scenario | Inexpressible]
 
     if not files:
         packaged = {name: load(name) for name in data_names("scenarios")}
-        measured = {name: scenario for name, scenario in packaged.items() if scenario.measured}
+        measured: dict[str, Scenario | Inexpressible] = {
+            name: scenario for name, scenario in packaged.items() if scenario.measured
+        }
         for path in sorted((data_dir("scenarios") / "published").glob("*.yaml")):
             measured |= {name: scenario for _, name, scenario in _of_file(str(path))}
         return measured

@@ -67,8 +67,11 @@ class Section:
         return self._quantity(key, parse_bytes)
 
     def rate(self, key: str) -> float:
-        """Bytes per second, above 0, of a rate such as ``400 Gbit/s``. Raises UserError."""
-        return self._quantity(key, parse_rate)
+        """Bytes per second, at least 1, of a rate such as ``400 Gbit/s``. Raises UserError."""
+        found = self._quantity(key, parse_rate)
+        if found < 1:
+            raise self._refused(key, "a rate of at least 1 B/s")
+        return found
 
     def flops(self, key: str) -> float:
         """FLOP per second, above 0, of a rate such as ``989 TFLOP/s``. Raises UserError."""

@@ -17,6 +17,15 @@ from simulator.hardware.section import Section, read_section
 MAX_NODES = 65_536
 
 
+NETWORKS = (
+    "none",
+    *("ib-edr", "ib-hdr", "ib-ndr", "ib-xdr", "ib", "roce"),
+    *("efa", "efa1", "efa2", "efa3", "efa4"),
+    *("tcp", "tcpx", "tcpxo", "slingshot"),
+)
+"""Kinds of network between nodes. Those with latencies of their own are in ``timing``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologySpec:
     """A topology file as read: what one node is and how nodes are joined, not how many.
@@ -116,11 +125,18 @@ def _read(path: Path, changed: int) -> _File:
     with read_section(path).closing() as file:
         return _File(
             gpu=file.text("gpu"),
-            network=file.text("network"),
+            network=_network(file),
             host_bytes=file.size("host_memory") if file.has("host_memory") else 0,
             source=file.text("source"),
             builder=_builder(file).read(file),
         )
+
+
+def _network(file: Section) -> str:
+    name = file.text("network")
+    if name not in NETWORKS:
+        raise file.wrong("network", f"unknown network {name!r}{did_you_mean(name, NETWORKS)}")
+    return name
 
 
 def _builder(file: Section) -> type[Builder]:

@@ -32,7 +32,7 @@ def speed(result: Result) -> Section | None:
         ("step time", format_time(step, 4), f"first step {format_time(first, 4)}"),
         ("tokens/s/GPU", f"{per_gpu:,.0f}", f"{result.tokens_per_s or 0.0:,.0f} tokens/s in all"),
         ("MFU", percent(result.mfu or 0.0, 1, 1), f"{rate} a GPU in model FLOPs"),
-        ("HFU", percent(result.hfu or 0.0, 1, 1), "with recompute, as the kernels count"),
+        ("HFU", percent(result.hfu or 0.0, 1, 1), "recomputed FLOPs added, counted as for MFU"),
     )
     peak = format_flops(header.peak_flops)
     note = (

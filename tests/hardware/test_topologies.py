@@ -261,3 +261,20 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "y.yaml").write_text("#" * (1 << 20) + "\n")
     with pytest.raises(UserError, match="is larger than 1 MiB"):
         gpu("y", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "to", "says"),
+    [
+        ("network: ib-ndr", "network: ib-nrd", "did you mean 'ib-ndr'?"),
+        ("rate: 450 GB/s", "rate: 0.0000000001 GB/s", "at least 1 B/s"),
+    ],
+)
+def test_networks_are_known_and_links_carry_something(
+    tmp_path: Path, changed: str, to: str, says: str
+) -> None:
+    text = find_topology("dgx-h100").path.read_text()
+    assert changed in text
+    (tmp_path / "mine.yaml").write_text(text.replace(changed, to))
+    with pytest.raises(UserError, match=says):
+        find_topology("mine", tmp_path)

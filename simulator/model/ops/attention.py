@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from simulator.dtypes import DType
+from simulator.errors import UnsupportedError
 from simulator.kernels import Attention, Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import BackwardStep, GradTensor
 from simulator.model.rule import Rule
+
+FLASH_MAX_HEAD_DIM = 256
+"""Source: ``check_head_dim_size_flash``, ATen/native/transformers/cuda/sdp_utils.cpp."""
 
 
 def expand_heads(b: GraphBuilder, x: int, heads: int, name: str) -> int:
@@ -43,6 +47,11 @@ def flash_attention(b: GraphBuilder, q: int, k: int, v: int, name: str) -> int:
     only inside the kernel's launcher (dq accumulator) is not an autograd tensor and not counted.
     """
     batch, seq, heads, head_dim = shape = b.of(q).shape
+    if head_dim > FLASH_MAX_HEAD_DIM:
+        raise UnsupportedError(
+            f"flash attention runs heads of up to {FLASH_MAX_HEAD_DIM}, and these have {head_dim}: "
+            "PyTorch would fall back to the math path, which is not yet supported"
+        )
     kv_shape = b.of(k).shape
     dtype = b.of(q).dtype
     out = b.value(f"{name}.out", shape, dtype)

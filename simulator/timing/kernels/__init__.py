@@ -6,9 +6,9 @@ from simulator.hardware.gpu import Gpu
 from simulator.kernels import Attention, Gemm, Kernel
 from simulator.timing.kernels.attention import attention_seconds
 from simulator.timing.kernels.elementwise import elementwise_seconds
-from simulator.timing.kernels.gemm import curve_note, gemm_seconds
+from simulator.timing.kernels.gemm import curve_note, gemm_seconds, misaligned, peak_flops
 
-__all__ = ["curve_note", "kernel_seconds"]
+__all__ = ["curve_note", "kernel_seconds", "misaligned", "peak_flops"]
 
 
 def kernel_seconds(kernel: Kernel, gpu: Gpu) -> float:

@@ -67,6 +67,14 @@ def peak_flops(gpu: Gpu, dtype: DType) -> float:
     return max(gpu.peak_flops.values())
 
 
+def misaligned(kernel: Gemm) -> bool:
+    """Whether the product's sizes miss what tensor cores read at once, and it runs slower."""
+    multiple: int = constants("kernels")["misaligned"]["multiple"][
+        "fp8" if kernel.dtype is DType.FP8 else "16bit"
+    ]
+    return bool(kernel.n % multiple or kernel.k % multiple)
+
+
 def curve_note(gpu: Gpu) -> str | None:
     """What a reader must know of the GEMM curve behind ``gpu``; None where it was measured well."""
     family, curve = _curve(gpu.family, "16bit")
