@@ -57,7 +57,9 @@ def simulate(
     loaded = load(scenario)
     if set:
         loaded = with_changes(loaded, set)
-    result = summarise(run(loaded, steps=steps or STEPS, memory_only=memory_only))
+    result = summarise(
+        run(loaded, steps=STEPS if steps is None else steps, memory_only=memory_only)
+    )
     return replace(result, views=Plots())
 
 
@@ -65,8 +67,9 @@ def run(
     scenario: Scenario, *, steps: int = STEPS, memory_only: bool = False, fold: bool = True
 ) -> Trace:
     """Everything that happens in ``steps`` training steps of ``scenario``."""
-    if steps < STEPS:
-        raise UserError("steps: at least 2, because the first step differs from those after it")
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < STEPS:
+        why = "because the first step differs from those after it"
+        raise UserError(f"steps: a whole number of at least 2, {why}; found {steps!r}")
     decoder = decoder_of(scenario.model, scenario.plan)
     program = lower(decoder, scenario.plan, steps)
     cluster = cluster_of(scenario)

@@ -39,8 +39,9 @@ _TIMES = {
 }
 _POWERS = {unit: scale for unit, scale in _prefixed("W").items() if unit in ("W", "kW", "MW")}
 
-_NUMBER = re.compile(r"([+-]?\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d{1,2})?)\s*(.*)", re.ASCII)
+_NUMBER = re.compile(r"([+-]?\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d+)?)\s*(.*)", re.ASCII)
 _LARGEST = Decimal(10) ** 24
+_MOST_EXPONENT = 40
 _LARGEST_SIZE = 2**63 - 1
 
 
@@ -54,7 +55,9 @@ def parse_bytes(text: str) -> int:
     """
     size = round(_parse(text, "size", _SIZES, "80 GiB"))
     if size > _LARGEST_SIZE:
-        raise UnitError(f"{_shown(text)} is too large for a size; the limit is 2^63 - 1 bytes")
+        raise UnitError(
+            f"{_shown(text)} is out of range: too large for a size; the limit is 2^63 - 1 bytes"
+        )
     return size
 
 
@@ -139,11 +142,15 @@ def _parse(text: str, what: str, units: dict[str, Decimal], example: str) -> Dec
     number, unit = found.groups()
     if unit not in units:
         raise UnitError(f"{_shown(text)} is no {what}{_hint(unit, what, units, example)}")
+    exponent = re.search(r"[eE]([+-]?)0*(\d*)$", number)
+    if exponent is not None and (len(exponent[2]) > 2 or int(exponent[2] or 0) > _MOST_EXPONENT):
+        size = "small" if exponent[1] == "-" else "large"
+        raise UnitError(f"{_shown(text)} is out of range: too {size} for a {what}")
     value = Decimal(number) * units[unit]
     if value < 0:
         raise UnitError(f"{_shown(text)} is negative; a {what} is 0 or more")
     if value > _LARGEST:
-        raise UnitError(f"{_shown(text)} is too large for a {what}")
+        raise UnitError(f"{_shown(text)} is out of range: too large for a {what}")
     return value
 
 

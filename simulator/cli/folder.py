@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
+import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simulator.cli.output import say
 from simulator.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,8 +38,10 @@ class OutFolder:
         self.file("memory.png", lambda path: plot_memory(result.trace, path))
         if result.trace.timeline is not None:
             self.file("timeline.png", lambda path: plot_timeline(result.trace, path))
-        else:  # a picture of an earlier run must not stand beside this one's result
-            (self.path / "timeline.png").unlink(missing_ok=True)
+        elif (self.path / "timeline.png").exists():
+            say(
+                f"warning: {self.path / 'timeline.png'} is of an earlier run: this one has no times"
+            )
 
     def file(self, name: str, write: Callable[[Path], object]) -> None:
         """Have ``write`` make a file under a passing name, then give it its own."""
@@ -47,25 +50,16 @@ class OutFolder:
 
 def write_whole(target: Path, write: Callable[[Path], object]) -> None:
     """Make ``target`` appear complete: written beside it first, then renamed."""
-    passing = None
+    passing = target.parent / f".dryfit-{secrets.token_hex(8)}{target.suffix}"
     try:
-        handle, name = tempfile.mkstemp(suffix=target.suffix, prefix=".dryfit-", dir=target.parent)
-        os.close(handle)
-        passing = Path(name)
-        passing.chmod(0o666 & ~_umask())
+        passing.touch(exist_ok=False)
         write(passing)
         passing.replace(target)
     except OSError as error:
         raise UserError(f"cannot write {target}: {_reason(error)}") from None
     finally:
-        if passing is not None:
+        with suppress(OSError):
             passing.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def _reason(error: OSError | ValueError) -> str:

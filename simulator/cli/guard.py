@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 
 import click
@@ -26,6 +28,10 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+class StoppedError(BaseException):
+    """A signal asks this process to end; its argument is the signal's number."""
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; no traceback without ``--debug``."""
     for stream in (sys.stdout, sys.stderr):
@@ -33,7 +39,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     session = Session()
     try:
-        return int(app.main(arguments, prog_name="dryfit", standalone_mode=False, obj=session) or 0)
+        with _stoppable():
+            return int(
+                app.main(arguments, prog_name="dryfit", standalone_mode=False, obj=session) or 0
+            )
+    except StoppedError as error:
+        complain("stopped")
+        return 128 + int(error.args[0])
     except (click.Abort, KeyboardInterrupt):
         complain("interrupted")
         return ExitCode.INTERRUPTED
@@ -45,6 +57,29 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _failed(session, str(error), ExitCode.USER)
     except Exception as error:
         return _failed(session, _bug(error, session), ExitCode.OURS)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM and SIGHUP unwind what is under way, as an interruption does, and clean up."""
+    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if threading.current_thread() is threading.main_thread():
+        ours = [each for each in signals if signal.getsignal(each) is signal.SIG_DFL]
+    else:
+        ours = []
+
+    def stop(number: int, _: object) -> None:
+        for each in ours:
+            signal.signal(each, signal.SIG_IGN)
+        raise StoppedError(number)
+
+    for each in ours:
+        signal.signal(each, stop)
+    try:
+        yield
+    finally:
+        for each in ours:
+            signal.signal(each, signal.SIG_DFL)
 
 
 def _failed(session: Session, message: str, code: ExitCode) -> ExitCode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,17 @@ def validate(files: tuple[str, ...], as_json: bool) -> int:
 
     FILE is a scenario with measured:, or a reference set: base: and cases: [{id, set, measured}].
     Without one: every packaged scenario that has it, and the packaged sets.
+
+    \b
+    Bounds, which nine of ten cases of a kind must keep, or the exit code is 1:
+      peak memory, allocated  5 %
+      peak memory, reserved   8 % (skipped: this version predicts allocated only)
+      step time               20 %
+    Every fits verdict must be right, unless the peak is within 5 % of the limit.
+
+    A case with trust: C, for a source not to be relied on that far, is shown and does not count;
+    A and B count alike. Active memory is shown too: it is predicted as
+    allocated, misses public figures by up to 9 %, and has no bound yet.
     """
     from simulator.cli.output import emit, emit_json
     from simulator.study.validate import validate as hold_against
@@ -79,9 +90,24 @@ def _report(validation: Validation) -> str:
     misses = dict.fromkeys((c.id, c.why) for c in validation.cases if c.why)
     if misses:
         parts.append("\n".join(f"missed {name}: {why}" for name, why in misses))
+    notes = list(_why_shown(validation.cases))
+    if notes:
+        parts.append("\n".join(notes))
     if validation.skipped:
         parts.append("\n".join(f"skipped {skip.id}: {skip.why}" for skip in validation.skipped))
     return "\n\n".join(parts or ["nothing to validate: no scenario has measured:"])
+
+
+def _why_shown(cases: Iterable[Case]) -> Iterator[str]:
+    """Why cases are shown and not judged."""
+    shown = [case for case in cases if case.verdict == "shown"]
+    if any(case.counter == "active" for case in shown):
+        yield (
+            "shown, active: predicted as allocated, since FSDP2 marks no block for other streams; "
+            "it misses\npublic figures by up to 9 %, and no bound is stated for it yet: not judged"
+        )
+    if any(case.counter != "active" for case in shown):
+        yield "shown, others: trust: C in the file, or a fits verdict within 5 % of the limit"
 
 
 def _row(case: Case) -> list[str]:

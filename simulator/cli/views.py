@@ -8,10 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simulator.errors import UserError
+
 if TYPE_CHECKING:
     from simulator.hardware.cluster import Cluster
     from simulator.program.program import Program
     from simulator.scenario.scenario import Scenario
+
+
+_LONGEST_CHAIN = 16
+"""Files that extend one another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +79,33 @@ def topology(asked: Asked) -> Shown:
 
 
 def _cluster(asked: Asked) -> Cluster:
-    from simulator.hardware.topologies import build, find_topology, topology_names
+    from simulator.hardware.topologies import build, find_topology
     from simulator.run import cluster_of
 
-    if asked.scenario in topology_names() and not asked.sets:
-        return build(find_topology(asked.scenario))
+    if not asked.sets and _is_topology(asked.scenario):
+        return build(find_topology(asked.scenario, Path.cwd()))
     return cluster_of(asked.load())
+
+
+def _is_topology(name: str) -> bool:
+    """Whether a topology is meant: a file here or in ``topologies/``, or a packaged one."""
+    from simulator.datafiles import read_yaml
+    from simulator.hardware.lookup import find_file
+
+    place, base = Path.cwd(), name
+    for _ in range(_LONGEST_CHAIN):
+        try:
+            path = find_file("topology", base, place)
+            keys = read_yaml(path)
+        except (UserError, OSError, ValueError):  # none, or what is wrong is told of a scenario
+            return False
+        if "builder" in keys:
+            return True
+        extended = keys.get("extends")
+        if not isinstance(extended, str):
+            return False
+        place, base = path.parent, extended
+    return False
 
 
 def _graph(cluster: Cluster) -> dict[str, object]:

@@ -11,103 +11,100 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from simulator.deploy.groups import Group
-from simulator.deploy.traffic import Loads
+from simulator.deploy.incidence import Incidence
 
 
 class Partition(NamedTuple):
     """The class of each rank, group and link, numbered in order of first appearance."""
 
-    ranks: tuple[int, ...]
-    groups: tuple[int, ...]
-    links: tuple[int, ...]
+    ranks: Mapping[int, int]
+    groups: Sequence[int]
+    links: Mapping[int, int]
 
 
-def number(keys: Iterable[Hashable]) -> tuple[int, ...]:
+def number(keys: Iterable[Hashable]) -> list[int]:
     """Equal keys get equal numbers.
 
     >>> number("abca")
-    (0, 1, 2, 0)
+    [0, 1, 2, 0]
     """
     seen: dict[Hashable, int] = {}
-    return tuple([seen.setdefault(key, len(seen)) for key in keys])
+    return [seen.setdefault(key, len(seen)) for key in keys]
 
 
-def one_of_each(ranks: int, groups: int, links: int) -> Partition:
+def one_of_each(incidence: Incidence) -> Partition:
     """Nothing folded: every rank, group and link is its own class."""
-    return Partition(tuple(range(ranks)), tuple(range(groups)), tuple(range(links)))
+    ranks = {rank: rank for rank in incidence.groups_of}
+    return Partition(ranks, range(len(incidence.on)), _own(incidence))
 
 
-def one_world(ranks: int, groups: int, links: int) -> Partition:
+def one_world(incidence: Incidence) -> Partition:
     """All ranks alike and every group all of them: one class, whatever the links are."""
-    return Partition((0,) * ranks, tuple(range(groups)), tuple(range(links)))
-
-
-class _Incidence(NamedTuple):
-    """Who meets whom. ``on[group][link]`` numbers what the group puts on the link."""
-
-    members: Sequence[Sequence[int]]
-    groups_of: Sequence[Sequence[int]]
-    on: Sequence[Mapping[int, int]]
-    users: Sequence[Sequence[tuple[int, int]]]
+    ranks = dict.fromkeys(incidence.groups_of, 0)
+    return Partition(ranks, range(len(incidence.on)), _own(incidence))
 
 
 def refine(
+    incidence: Incidence,
     ranks: Sequence[Hashable],
+    groups: Sequence[Hashable],
     links: Sequence[Hashable],
-    groups: Sequence[Group],
-    loads: Sequence[Loads],
 ) -> Partition:
-    """The coarsest partition; ``ranks[r]`` and ``links[l]`` tell apart what is not alike."""
-    incidence = _incidence(len(ranks), len(links), groups, loads)
-    kinds = (
-        (group.axis, tuple(load.latency_ns.items()))
-        for group, load in zip(groups, loads, strict=True)
-    )
-    coarse, fine = None, Partition(number(ranks), number(kinds), number(links))
+    """The coarsest partition; ``ranks[r]`` and so on tell apart what is not alike by itself."""
+    coarse, fine = None, _start(incidence, ranks, groups, links)
     while fine != coarse:
         coarse, fine = fine, _split(fine, incidence)
     return fine
 
 
-def _incidence(
-    ranks: int, links: int, groups: Sequence[Group], loads: Sequence[Loads]
-) -> _Incidence:
-    groups_of: list[list[int]] = [[] for _ in range(ranks)]
-    users: list[list[tuple[int, int]]] = [[] for _ in range(links)]
-    on: list[dict[int, int]] = []
-    numbers: dict[Hashable, int] = {}
-    for index, (group, load) in enumerate(zip(groups, loads, strict=True)):
-        for member in group.members:
-            groups_of[member].append(index)
-        shape = tuple(load.column_of.values())
-        profile = {}
-        for link in dict.fromkeys(link for column in load.columns for link in column):
-            vector = shape, tuple([column.get(link, 0.0) for column in load.columns])
-            profile[link] = numbers.setdefault(vector, len(numbers))
-            users[link].append((index, profile[link]))
-        on.append(profile)
-    return _Incidence([group.members for group in groups], groups_of, on, users)
+def _own(incidence: Incidence) -> Mapping[int, int]:
+    return {link: index for index, link in enumerate(sorted(incidence.users))}
 
 
-def _split(now: Partition, incidence: _Incidence) -> Partition:
+def _start(
+    incidence: Incidence,
+    ranks: Sequence[Hashable],
+    groups: Sequence[Hashable],
+    links: Sequence[Hashable],
+) -> Partition:
+    return Partition(
+        _numbered((rank, ranks[rank]) for rank in incidence.groups_of),
+        number(groups),
+        _numbered((link, links[link]) for link in incidence.users),
+    )
+
+
+def _split(now: Partition, incidence: Incidence) -> Partition:
     """Tell apart what meets different classes, or the same ones not equally often."""
     rank, group, link = now
     return Partition(
-        ranks=number(
-            (rank[index], tuple([group[of] for of in groups]))
-            for index, groups in enumerate(incidence.groups_of)
+        ranks=_numbered(
+            (index, (rank[index], tuple([group[of] for of in groups])))
+            for index, groups in incidence.groups_of.items()
         ),
         groups=number(
             (
                 group[index],
-                tuple(sorted([rank[member] for member in members])),
-                tuple(sorted([(link[at], load) for at, load in on.items()])),
+                _counted([(rank[one], times) for one, times in members.items()]),
+                _counted([((link[at], load), times) for (at, load), times in on.items()]),
             )
             for index, (members, on) in enumerate(zip(incidence.members, incidence.on, strict=True))
         ),
-        links=number(
-            (link[index], tuple(sorted([(group[by], load) for by, load in users])))
-            for index, users in enumerate(incidence.users)
+        links=_numbered(
+            (index, (link[index], _counted([((group[by], p), t) for (by, p), t in users.items()])))
+            for index, users in incidence.users.items()
         ),
     )
+
+
+def _numbered(keys: Iterable[tuple[int, Hashable]]) -> dict[int, int]:
+    seen: dict[Hashable, int] = {}
+    return {index: seen.setdefault(key, len(seen)) for index, key in keys}
+
+
+def _counted(meetings: Iterable[tuple[Hashable, int]]) -> frozenset[tuple[Hashable, int]]:
+    """How often each, in all."""
+    found: dict[Hashable, int] = {}
+    for what, times in meetings:
+        found[what] = found.get(what, 0) + times
+    return frozenset(found.items())

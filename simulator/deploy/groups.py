@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from simulator.deploy.symmetry import Symmetry
 from simulator.errors import ProgramError
 from simulator.hardware.cluster import Cluster
 from simulator.plan.mesh import Mesh
@@ -39,15 +40,24 @@ def variants(program: Program) -> dict[str, frozenset[Variant]]:
     return {axis: frozenset(kinds) for axis, kinds in found.items()}
 
 
+def issued_by(programs: Sequence[Program]) -> dict[int, dict[str, frozenset[Variant]]]:
+    """What each distinct program issues, by its identity and axis."""
+    return {key: variants(one) for key, one in {id(one): one for one in programs}.items()}
+
+
 def find_groups(
-    programs: Sequence[Program], cluster: Cluster, mesh: Mesh, choose: Choose
+    programs: Sequence[Program], cluster: Cluster, mesh: Mesh, choose: Choose, symmetry: Symmetry
 ) -> list[Group]:
-    """Every group that communicates, by axis and first rank. ``programs[r]`` is rank r's."""
-    by_program = {id(program): program for program in programs}
-    issued = {key: variants(program) for key, program in by_program.items()}
+    """Every group that communicates, by axis and first rank. ``programs[r]`` is rank r's.
+
+    Of groups that ``symmetry`` maps onto each other, the first.
+    """
+    issued = issued_by(programs)
     groups = []
-    for axis in _axes(mesh, issued.values()):
+    for axis in used_axes(mesh, issued.values()):
         for members in _members(mesh, axis):
+            if not symmetry.first(members[0], axis):
+                continue
             distinct = dict.fromkeys(id(programs[rank]) for rank in members)
             wanted = frozenset[Variant]().union(
                 *(issued[key].get(axis, frozenset()) for key in distinct)
@@ -58,7 +68,8 @@ def find_groups(
     return groups
 
 
-def _axes(mesh: Mesh, issued: Iterable[Mapping[str, frozenset[Variant]]]) -> list[str]:
+def used_axes(mesh: Mesh, issued: Iterable[Mapping[str, frozenset[Variant]]]) -> list[str]:
+    """The axes along which programs communicate, outermost first."""
     used = dict.fromkeys(axis for by_axis in issued for axis in by_axis)
     for axis in used:
         if axis.partition(":")[0] not in mesh.axes:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from simulator.deploy.deployment import Deployment, GroupClass, RankClass
 from simulator.deploy.fold import Partition, number, one_of_each, one_world, refine
-from simulator.deploy.groups import Choose, Group, find_groups
-from simulator.deploy.traffic import Loads, class_traffic, group_loads
+from simulator.deploy.groups import Choose, Group, find_groups, issued_by, used_axes
+from simulator.deploy.incidence import Incidence, meetings
+from simulator.deploy.loads import Loads, group_loads
+from simulator.deploy.symmetry import NONE, Symmetry, find_symmetry, first_links
+from simulator.deploy.traffic import class_traffic
 from simulator.errors import ProgramError, UserError
 from simulator.hardware.cluster import Cluster
 from simulator.plan.mesh import Mesh
@@ -30,24 +34,47 @@ def deploy(
     if world > devices:
         raise UserError(f"{world} ranks need {world} GPUs, and {cluster.name} has {devices}")
     programs = _programs(program, world)
-    groups = find_groups(programs, cluster, mesh, choose)
-    loads = [group_loads(group) for group in groups]
-    partition = _partition(programs, cluster, groups, loads, fold)
-    capacities, traffic = class_traffic(loads, partition.groups, partition.links, cluster.links)
+    kinds = number(zip(map(id, programs), _gpu_kinds(cluster, world), strict=True))
+    axes = used_axes(mesh, issued_by(programs).values())
+    symmetry = find_symmetry(cluster, mesh, axes, kinds) if fold else NONE
+    met = _meet(programs, cluster, mesh, choose, symmetry) or _meet(
+        programs, cluster, mesh, choose, NONE
+    )
+    assert met is not None
+    groups, loads, incidence, symmetry = met
+    partition = _partition(kinds, cluster, groups, loads, incidence, fold)
+    capacities, traffic = class_traffic(
+        loads, partition.groups, partition.links, incidence, cluster.capacities
+    )
+    class_of_rank = tuple([partition.ranks[symmetry.rank(rank)] for rank in range(world)])
     return Deployment(
-        classes=_rank_classes(programs, cluster, groups, partition),
+        classes=_rank_classes(programs, cluster, class_of_rank, groups, incidence, partition),
         groups=tuple(
-            GroupClass(
-                index=index,
-                axis=axis,
-                members=members,
-                traffic=traffic[index],
-            )
-            for index, (axis, members) in enumerate(_group_classes(groups, partition))
+            GroupClass(index=index, axis=axis, members=members, traffic=traffic[index])
+            for index, (axis, members) in enumerate(_group_classes(groups, incidence, partition))
         ),
         capacities=capacities,
-        class_of_rank=partition.ranks,
+        class_of_rank=class_of_rank,
     )
+
+
+class _Met(NamedTuple):
+    groups: Sequence[Group]
+    loads: Sequence[Loads]
+    incidence: Incidence
+    symmetry: Symmetry
+
+
+def _meet(
+    programs: Sequence[Program], cluster: Cluster, mesh: Mesh, choose: Choose, symmetry: Symmetry
+) -> _Met | None:
+    """Who meets whom, the first of those that ``symmetry`` maps onto each other; None: wrong."""
+    groups = find_groups(programs, cluster, mesh, choose, symmetry)
+    loads = [group_loads(group) for group in groups]
+    ranks = [rank for rank in range(len(programs)) if symmetry.rank(rank) == rank]
+    first_link = first_links(cluster, symmetry)
+    incidence = meetings(ranks, groups, loads, symmetry, first_link)
+    return None if incidence is None else _Met(groups, loads, incidence, symmetry)
 
 
 def _programs(program: Program | Mapping[int, Program], world: int) -> list[Program]:
@@ -59,19 +86,22 @@ def _programs(program: Program | Mapping[int, Program], world: int) -> list[Prog
 
 
 def _partition(
-    programs: Sequence[Program],
+    kinds: Sequence[int],
     cluster: Cluster,
     groups: Sequence[Group],
     loads: Sequence[Loads],
+    incidence: Incidence,
     fold: bool,
 ) -> Partition:
-    world, links = len(programs), len(cluster.links)
     if not fold:
-        return one_of_each(world, len(groups), links)
-    kinds = number(zip(map(id, programs), _gpu_kinds(cluster, world), strict=True))
+        return one_of_each(incidence)
     if _same_everywhere(kinds, groups):
-        return one_world(world, len(groups), links)
-    return refine(kinds, cluster.capacities, groups, loads)
+        return one_world(incidence)
+    sorts = [
+        (group.axis, tuple(load.latency_ns.items()))
+        for group, load in zip(groups, loads, strict=True)
+    ]
+    return refine(incidence, kinds, sorts, cluster.capacities)
 
 
 def _same_everywhere(kinds: Sequence[int], groups: Sequence[Group]) -> bool:
@@ -95,34 +125,35 @@ def _gpu_kinds(cluster: Cluster, world: int) -> list[int]:
 
 
 def _rank_classes(
-    programs: Sequence[Program], cluster: Cluster, groups: Sequence[Group], partition: Partition
+    programs: Sequence[Program],
+    cluster: Cluster,
+    class_of_rank: Sequence[int],
+    groups: Sequence[Group],
+    incidence: Incidence,
+    partition: Partition,
 ) -> tuple[RankClass, ...]:
     ranks: dict[int, list[int]] = {}
-    for rank, index in enumerate(partition.ranks):
+    for rank, index in enumerate(class_of_rank):
         ranks.setdefault(index, []).append(rank)
-    groups_of: dict[int, dict[str, int]] = {index: {} for index in ranks}
-    for index, group in zip(partition.groups, groups, strict=True):
-        for rank in group.members:
-            groups_of[partition.ranks[rank]][group.axis] = index
     return tuple(
         RankClass(
             index=index,
             program=programs[of[0]],
             gpu=cluster.devices[of[0]].gpu,
             ranks=tuple(of),
-            groups=groups_of[index],
+            groups={groups[g].axis: partition.groups[g] for g in incidence.groups_of[of[0]]},
         )
         for index, of in ranks.items()
     )
 
 
 def _group_classes(
-    groups: Sequence[Group], partition: Partition
+    groups: Sequence[Group], incidence: Incidence, partition: Partition
 ) -> list[tuple[str, tuple[int, ...]]]:
     """Axis and member classes of each class of groups."""
     found: dict[int, tuple[str, tuple[int, ...]]] = {}
-    for index, group in zip(partition.groups, groups, strict=True):
+    for index, group, members in zip(partition.groups, groups, incidence.members, strict=True):
         if index not in found:
-            members = {partition.ranks[rank] for rank in group.members}
-            found[index] = group.axis, tuple(sorted(members))
+            classes = {partition.ranks[rank] for rank in members}
+            found[index] = group.axis, tuple(sorted(classes))
     return list(found.values())

@@ -1,15 +1,16 @@
 """The cluster as a graph: GPUs, switches, host memory and NICs as vertices, directed links between.
 
 The graph is wrapped here once; nothing outside ``hardware/`` sees networkx or attribute dicts.
-A vertex is its name: ``node3/gpu5``, ``node3/nvswitch``, ``node3/pcie2``, ``node3/cpu0``,
-``node3/host`` (its memory), ``node3/nic5``, ``unit0/leaf5``, ``spine7``.
+A vertex is its name: ``node3/gpu5``, ``node3/nvswitch`` (``domain0/nvswitch`` where nodes share
+it), ``node3/pcie2``, ``node3/cpu0``, ``node3/host`` (its memory), ``node3/nic5``, ``unit0/leaf5``,
+``spine7``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from simulator.hardware.gpu import Gpu
 
@@ -19,8 +20,9 @@ class Link:
     """One direction of a connection between two vertices.
 
     ``bytes_per_s`` is what large transfers reach (line rate times the link kind's efficiency),
-    ``latency_s`` one hop's delay. ``kind``: ``nvlink``, ``pcie``, ``memory`` (CPU to its DRAM),
-    ``nic`` (NIC to leaf) or ``fabric`` (between switches).
+    ``latency_s`` one hop's delay. ``kind``: ``nvlink``, ``xgmi`` (between two GPUs), ``pcie``,
+    ``c2c`` (GPU to its CPU), ``memory`` (CPU to its DRAM), ``nic`` (NIC to leaf) or ``fabric``
+    (between switches).
     """
 
     source: str
@@ -86,7 +88,9 @@ class Cluster(Protocol):
     def route(self, source: int, target: int, rail: int | None = None) -> tuple[int, ...]:
         """Indexes into ``links`` from device to device.
 
-        Between nodes the path uses NIC ``rail`` on both sides (default: the source's own).
+        Where it crosses the network it uses NIC ``rail`` on both sides (default: the source's own).
+        Through the memory of a host, where one GPU writes and another reads, it may take a vertex
+        twice.
         """
         ...
 
@@ -100,6 +104,27 @@ class Cluster(Protocol):
 
     def nics(self, node: int) -> int:
         """How many NICs node ``node`` has."""
+        ...
+
+
+@runtime_checkable
+class Turning(Protocol):
+    """A cluster of equal nodes that is the same after its nodes have turned.
+
+    Nodes turn within blocks of consecutive nodes, a multiple of ``turn_nodes`` long: each moves
+    some multiple of ``turn_nodes`` on, and the last ones to the front. Routes turn with them.
+    """
+
+    @property
+    def turn_nodes(self) -> int:
+        """The least that nodes can turn."""
+        ...
+
+    def first_alike(self, turns: Sequence[tuple[int, int]]) -> Callable[[int], int]:
+        """From the number of a link to the least that ``turns`` map it to.
+
+        Each is by how many nodes, and within blocks of how many; inner ones first.
+        """
         ...
 
 

@@ -15,6 +15,8 @@ class Gpu:
     ``family`` names the efficiency curves that hold for it. ``usable_bytes`` is what a process
     can hold at all (``torch.cuda`` total_memory), not the label. ``peak_flops`` are dense peaks.
     ``power_watts`` is the cap it runs under, ``tdp_watts`` what the vendor designed for.
+    ``host_bytes_per_s`` is what copies from and to its host's memory reach while all GPUs of its
+    node copy; 0 where it stands in no node.
     """
 
     name: str
@@ -27,3 +29,4 @@ class Gpu:
     power_watts: float
     source: str
     notes: str = ""
+    host_bytes_per_s: float = 0.0

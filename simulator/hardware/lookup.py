@@ -8,16 +8,17 @@ from pathlib import Path
 from simulator.data import data_dir
 from simulator.errors import UnknownNameError, UserError
 
-FOLDERS = {"topology": "topologies", "GPU": "gpus"}
-"""The folder that holds the files of each kind, where they don't lie flat beside the scenario."""
+FOLDERS = {"topology": ("topologies",), "GPU": ("gpus", "topologies/gpus")}
+"""The folders that hold the files of each kind, where they don't lie flat beside the scenario."""
 
 
 def find_file(kind: str, name: str, *beside: Path | None) -> Path:
     """The file of the ``kind`` ("topology" or "GPU") called ``name``.
 
     ``beside`` are files (the scenario) or folders: ``NAME.yaml`` is looked for there, then in
-    ``topologies/`` or ``gpus/`` below, then in the packaged data. A ``name`` with a slash or the
-    suffix ``.yaml`` is a path, from the current folder or from one of those.
+    ``topologies/`` (or ``gpus/`` and ``topologies/gpus/``) below, then in the packaged data. A
+    ``name`` with a slash or the suffix ``.yaml`` is a path, from the current folder or from one of
+    those.
 
     Raises UnknownNameError with the nearest name, or UserError where a path leads nowhere.
     """
@@ -43,7 +44,7 @@ def _candidates(kind: str, name: str, folders: Sequence[Path]) -> Iterator[Path]
         return
     for folder in folders:
         yield folder / f"{name}.yaml"
-        yield folder / FOLDERS[kind] / f"{name}.yaml"
+        yield from (folder / below / f"{name}.yaml" for below in FOLDERS[kind])
     yield _packaged(kind) / f"{name}.yaml"
 
 

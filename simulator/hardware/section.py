@@ -47,11 +47,18 @@ class Section:
             raise self._refused(key, "text")
         return found
 
-    def count(self, key: str) -> int:
-        """A whole number from 1 to 4096. Raises UserError."""
+    def flag(self, key: str) -> bool:
+        """True or false. Raises UserError."""
         found = self._get(key)
-        if type(found) is not int or not 1 <= found <= 4096:
-            raise self._refused(key, "a whole number from 1 to 4096")
+        if not isinstance(found, bool):
+            raise self._refused(key, "true or false")
+        return found
+
+    def count(self, key: str, least: int = 1) -> int:
+        """A whole number from ``least`` to 4096. Raises UserError."""
+        found = self._get(key)
+        if type(found) is not int or not least <= found <= 4096:
+            raise self._refused(key, f"a whole number from {least} to 4096")
         return found
 
     def number(self, key: str, low: float, high: float) -> float:

@@ -11,8 +11,9 @@ from simulator.hardware.builders import BUILDERS, Builder, Request
 from simulator.hardware.catalogue import read_gpu
 from simulator.hardware.cluster import Cluster
 from simulator.hardware.gpu import Gpu
+from simulator.hardware.inherit import Stamped, chain, whole
 from simulator.hardware.lookup import find_file, names
-from simulator.hardware.section import Section, read_section
+from simulator.hardware.section import Section
 
 MAX_NODES = 65_536
 
@@ -27,12 +28,21 @@ NETWORKS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What one node cost an hour, on demand, when the list was read: an indication, no more."""
+
+    usd_per_hour: float
+    as_of: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopologySpec:
     """A topology file as read: what one node is and how nodes are joined, not how many.
 
     ``gpu`` is its GPU's name and ``gpu_facts`` what is known of it. ``network`` is the kind of
     the network between nodes. ``host_bytes`` is the memory of one node's host, 0 where the file
-    doesn't say. ``builder`` holds the parameters of the shape.
+    doesn't say; so is ``price`` None. ``builder`` holds the parameters of the shape.
     """
 
     name: str
@@ -42,12 +52,18 @@ class TopologySpec:
     network: str
     host_bytes: int
     source: str
+    price: Price | None
     builder: Builder
 
     @property
     def gpus_per_node(self) -> int:
         """How many GPUs a node has."""
         return self.builder.gpus_per_node
+
+    @property
+    def max_nodes(self) -> int:
+        """How many nodes can be booked: one where they have no network."""
+        return 1 if self.network == "none" else MAX_NODES
 
 
 def find_topology(name: str, beside: Path | None = None) -> TopologySpec:
@@ -59,7 +75,7 @@ def find_topology(name: str, beside: Path | None = None) -> TopologySpec:
     8
     """
     path = find_file("topology", name, beside)
-    file = _read(path, path.stat().st_mtime_ns)
+    file = _read(chain("topology", path))
     return TopologySpec(
         name=path.stem,
         path=path,
@@ -68,6 +84,7 @@ def find_topology(name: str, beside: Path | None = None) -> TopologySpec:
         network=file.network,
         host_bytes=file.host_bytes,
         source=file.source,
+        price=file.price,
         builder=file.builder,
     )
 
@@ -82,8 +99,8 @@ def build(
 ) -> Cluster:
     """``nodes`` nodes of a topology, with fewer GPUs in each or another ``gpu`` if asked for.
 
-    Raises UserError for fewer than one node or GPU, more than 65,536 nodes, or more GPUs in a
-    node than there are.
+    Raises UserError for fewer than one node or GPU, more than 65,536 nodes, more than one where
+    there is no network, or more GPUs in a node than there are.
 
     >>> len(build(find_topology("dgx-h100"), nodes=4).devices)
     32
@@ -96,6 +113,8 @@ def build(
         )
     if not 1 <= nodes <= MAX_NODES:
         raise UserError(f"cluster.nodes: is {nodes}; it must be 1 to {MAX_NODES:,}")
+    if nodes > spec.max_nodes:
+        raise UserError(f"cluster.nodes: is {nodes}; nodes of {spec.name} have no network between")
     return spec.builder.build(
         Request(
             name=spec.name if nodes == 1 else f"{spec.name} × {nodes}",
@@ -116,19 +135,31 @@ class _File:
     network: str
     host_bytes: int
     source: str
+    price: Price | None
     builder: Builder
 
 
-@lru_cache(maxsize=64)
-def _read(path: Path, changed: int) -> _File:
-    """``changed`` (the file's time) is part of the key: an edited file is read again."""
-    with read_section(path).closing() as file:
+@lru_cache(maxsize=128)
+def _read(files: tuple[Stamped, ...]) -> _File:
+    with whole(files).closing() as file:
         return _File(
             gpu=file.text("gpu"),
             network=_network(file),
             host_bytes=file.size("host_memory") if file.has("host_memory") else 0,
             source=file.text("source"),
+            price=_price(file),
             builder=_builder(file).read(file),
+        )
+
+
+def _price(file: Section) -> Price | None:
+    if not file.has("price"):
+        return None
+    with file.section("price").closing() as section:
+        return Price(
+            usd_per_hour=section.number("usd_per_hour", 0, 100_000),
+            as_of=section.text("as_of"),
+            source=section.text("source"),
         )
 
 

@@ -16,6 +16,13 @@ Kind = tuple[str, str, str, float, float]
 """Of links: kind, kinds of both ends, bytes/s, seconds."""
 
 
+_UNUSED = (
+    "No answer depends yet on latencies: what a collective costs before it moves bytes is measured "
+    "end to end, and no plan sends from one rank to another. Copies from and to host memory are "
+    "timed while all GPUs of a node copy."
+)
+
+
 def describe_topology(cluster: Cluster, width: int = 100) -> str:
     """What a cluster is made of, what each kind of link reaches, and its bisection, as text."""
     parts = Section(
@@ -28,7 +35,7 @@ def describe_topology(cluster: Cluster, width: int = 100) -> str:
         headers=("kind", "between", "each direction", "latency", "number", "all together"),
         align="llrrrr",
         rows=tuple(_link_rows(cluster)),
-        notes=_bisection(cluster),
+        notes=(*_bisection(cluster), _UNUSED),
     )
     return "\n\n".join("\n".join(lines(section, width)) for section in (parts, links))
 
@@ -44,6 +51,11 @@ def _parts(cluster: Cluster) -> list[tuple[str, str]]:
         ("nodes", f"{nodes:,}, each with {', '.join(each)}"),
         ("GPU", ", ".join([gpu.name, *gpu_facts(gpu)])),
     ]
+    rows += [("host copies", f"{format_rate(gpu.host_bytes_per_s, 3)} each way for each GPU")]
+    switches = vertices["nvswitch"]
+    if 0 < switches < nodes:
+        most = sum(link.target == "domain0/nvswitch" for link in cluster.links)
+        rows += [("NVLink", f"{counted(switches, 'nvswitch')}, each for {counted(most, 'gpu')}")]
     tiers = [counted(vertices[kind], kind) for kind in ("leaf", "spine") if vertices[kind]]
     return [*rows, ("network", ", ".join([cluster.network, *tiers]))] if tiers else rows
 

@@ -1,12 +1,14 @@
 """Where everything stands in the picture of a cluster.
 
-From the bottom up: host memory, NVSwitch, GPUs, PCIe switches, NICs; above the node its leaves,
-right over their NICs, so that a rail is a straight line; above them the spines.
+From the bottom up: host memory, NVSwitch or the arcs of links between GPUs, GPUs, PCIe switches,
+NICs; above the node its leaves, right over their NICs, so that a rail is a straight line; above
+them the spines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import cos, pi, sin
 
 from simulator.hardware.cluster import Cluster, Link, vertex_kind
 from simulator.report.topology_scene import Box, Caption, Scene, Wire
@@ -29,6 +31,23 @@ ROWS = {
     "nic": (0.86, 0.95),
 }
 """Bottom and top within the node, as shares of its height."""
+
+KINDS = {
+    "nvlink": "NVLink",
+    "xgmi": "xGMI",
+    "c2c": "NVLink-C2C",
+    "pcie": "PCIe",
+    "memory": "memory",
+    "nic": "NIC to leaf",
+    "fabric": "leaf to spine",
+}
+"""Words for the kinds of links."""
+
+BUSES = (0.80, 0.83)
+"""Heights of the ways to CPUs, from below and from above."""
+
+CAPTIONS = {"memory": 0.17, "nvlink": 0.38, "xgmi": 0.30, "c2c": 0.61, "pcie": 0.70}
+"""Heights of the words on the links of a node, by kind."""
 
 SPINES_SHOWN = 8
 
@@ -81,7 +100,8 @@ class _Layout:
             memory = f"\n{seen.gpu_memory}" if width > 5 else ""
             self._row(gpu, "gpu", x, width, _text(gpu, width) + memory)
         for vertex in seen.of("nvswitch"):
-            self._bar(vertex, "nvswitch", *middle, "NVSwitch")
+            shared = f", shared by {seen.sharing} nodes" if seen.sharing > 1 else ""
+            self._bar(vertex, "nvswitch", *middle, f"NVSwitch{shared}")
         for vertex in seen.of("host"):
             text = f"{seen.host} host memory".strip()
             self._bar(vertex, "host", LEFT + 2, self.right - 2, text)
@@ -107,29 +127,42 @@ class _Layout:
 
     def _wires(self) -> None:
         for link in self.seen.inside:
-            low, high = self.boxes[link.source], self.boxes[link.target]
-            if low.y > high.y and vertex_kind(link.source) != "pcie":
-                low, high = high, low
-            if vertex_kind(link.target) == "cpu":
-                self._bus(link, low, high)
+            ends = vertex_kind(link.source), vertex_kind(link.target)
+            one, other = self.boxes[link.source], self.boxes[link.target]
+            if ends == ("gpu", "gpu"):
+                self._arc(link, one, other)
+            elif ends[1] == "cpu":
+                self._bus(link, one, other)
+            elif ends == ("cpu", "nic"):
+                self._bus(link, other, one)
             else:
+                low, high = sorted((one, other), key=lambda box: box.y)
                 x = self._between(low, high)
                 self._wire(link.kind, (x, low.y + low.height), (x, high.y))
-        for kind, lower, upper in (
-            ("nvlink", "nvswitch", "gpu"),
-            ("pcie", "gpu", "pcie"),
-            ("memory", "host", "nvswitch"),
-        ):
-            y = BOTTOM + (ROWS[lower][1] + ROWS[upper][0]) / 2 * (self.top - BOTTOM)
-            for one in [one for one in self.seen.inside if one.kind == kind][:1]:
-                self._caption(y, one)
+        for kind, height in CAPTIONS.items():
+            for one_link in [link for link in self.seen.inside if link.kind == kind][:1]:
+                self._caption(BOTTOM + height * (self.top - BOTTOM), one_link)
 
-    def _bus(self, link: Link, switch: Box, cpu: Box) -> None:
-        """From a PCIe switch up, along, and down to its CPU."""
-        x, top = switch.x + 1.2, switch.y + switch.height
-        y = BOTTOM + (self.top - BOTTOM) * (ROWS["cpu"][1] + ROWS["nic"][0]) / 2
-        middle = cpu.x + cpu.width / 2
-        points = ((x, top), (x, y), (middle, y), (middle, cpu.y + cpu.height))
+    def _arc(self, link: Link, one: Box, other: Box) -> None:
+        """Between two GPUs, below both: the deeper the farther apart they are."""
+        left, right = sorted(box.x + box.width / 2 for box in (one, other))
+        deepest = (ROWS["gpu"][0] - ROWS["host"][1] - 0.03) * (self.top - BOTTOM)
+        span = max(self.end - self.first - self.pitch, 2.2 * deepest)
+        deep = deepest * (right - left) / span
+        middle, half = (left + right) / 2, (right - left) / 2
+        turns = [pi * step / 24 for step in range(25)]
+        points = tuple((middle - half * cos(t), one.y - deep * sin(t)) for t in turns)
+        wire = Wire(points=points, kind=link.kind, width=1.3, alpha=0.75, layer=2.0)
+        self.scene.wires.append(wire)
+
+    def _bus(self, link: Link, box: Box, cpu: Box) -> None:
+        """From a PCIe switch or a GPU up, or from a NIC down, along, and down to its CPU."""
+        below = box.y < cpu.y + cpu.height
+        x, y0 = (box.x + 1.2, box.y + box.height) if below else (box.x + box.width / 2, box.y)
+        share = BUSES[0] if below else BUSES[1]
+        y = BOTTOM + (self.top - BOTTOM) * share
+        middle = cpu.x + cpu.width / 2 + (0 if below else 0.8)
+        points = ((x, y0), (x, y), (middle, y), (middle, cpu.y + cpu.height))
         self.scene.wires.append(Wire(points=points, kind=link.kind, layer=2.0, width=1.4))
 
     def _leaves(self) -> None:
@@ -226,9 +259,7 @@ class _Layout:
         self.scene.wires.append(Wire(points=points, kind=kind))
 
     def _caption(self, y: float, link: Link) -> None:
-        words = {"nvlink": "NVLink", "pcie": "PCIe", "memory": "memory", "nic": "NIC to leaf"}
-        word = words.get(link.kind, "leaf to spine")
-        text = f"{word}\n{format_rate(link.bytes_per_s, 3)} each way"
+        text = f"{KINDS[link.kind]}\n{format_rate(link.bytes_per_s, 3)} each way"
         self.scene.captions.append(Caption(x=5, y=y, text=text, kind=link.kind))
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 KIND_COLOURS = {
     "nvlink": "#117733",
+    "xgmi": "#CC6677",
+    "c2c": "#44AA99",
     "pcie": "#999933",
     "memory": "#AA4499",
     "nic": "#4477AA",

@@ -14,7 +14,7 @@ class Sketch:
     """What of a cluster is drawn: one node in full, the rest in numbers.
 
     ``inside`` are the node's links and ``up`` those of its NICs, each connection once.
-    ``mates`` are the nodes on its leaves, itself included.
+    ``mates`` are the nodes on its leaves, itself included; ``sharing`` those on its NVSwitch.
     """
 
     inside: Sequence[Link]
@@ -22,6 +22,7 @@ class Sketch:
     spines: Sequence[str]
     uplink: Link | None
     mates: int
+    sharing: int
     nodes: int
     units: int
     gpus: int
@@ -44,22 +45,26 @@ def sketch(cluster: Cluster) -> Sketch:
     up: list[Link] = []
     seen: set[frozenset[str]] = set()
     on_leaf: dict[str, int] = {}
+    on_switch: set[str] = set()
     spines: dict[str, Link] = {}
     for link in cluster.links:
         if vertex_kind(link.target) == "leaf" and link.kind == "nic":
             on_leaf[link.target] = on_leaf.get(link.target, 0) + 1
+        if link.target == "domain0/nvswitch":
+            on_switch.add(link.source.partition("/")[0])
         if vertex_kind(link.target) == "spine":
             spines.setdefault(link.target, link)
         ends = frozenset((link.source, link.target))
         if link.source.startswith("node0/") and ends not in seen:
             seen.add(ends)
-            (inside if link.target.startswith("node0/") else up).append(link)
+            (up if vertex_kind(link.target) == "leaf" else inside).append(link)
     return Sketch(
         inside=inside,
         up=up,
         spines=tuple(spines),
         uplink=next(iter(spines.values()), None),
         mates=on_leaf[up[0].target] if up else 1,
+        sharing=max(1, len(on_switch)),
         nodes=cluster.devices[-1].node + 1,
         units=len({leaf.rpartition("/")[0] for leaf in on_leaf}),
         gpus=len(cluster.devices),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -77,6 +78,9 @@ def parse_bound(text: str, parse: Callable[[str], float]) -> Bound:
 
 def parse_number(text: str) -> float:
     """A plain number without a unit, 0 or more. Raises UnitError."""
-    if not re.fullmatch(r"\d{1,20}(\.\d{0,20})?([eE][+-]?\d{1,2})?", text.strip(), re.ASCII):
+    if not re.fullmatch(r"\d{1,20}(\.\d{0,20})?([eE][+-]?\d{1,9})?", text.strip(), re.ASCII):
         raise UnitError(f"{text!r} is no plain number of 0 or more")
-    return float(text)
+    found = float(text)
+    if not math.isfinite(found):
+        raise UnitError(f"{text!r} is out of range: too large for a number")
+    return found

@@ -28,6 +28,10 @@ class Catalogue(Protocol):
         """Raise unless the GPU is known, or is a file ``beside`` the scenario."""
         ...
 
+    def usable_bytes(self, topology: str, gpu: str | None, beside: Path | None) -> int:
+        """Memory of ``gpu``, or of the topology's own where it is None."""
+        ...
+
 
 class BuiltIn:
     """The catalogues that come with dryfit."""
@@ -57,3 +61,11 @@ class BuiltIn:
         from simulator.hardware.catalogue import gpu
 
         gpu(name, beside)
+
+    def usable_bytes(self, topology: str, gpu: str | None, beside: Path | None) -> int:
+        """Memory of ``gpu``, or of the topology's own where it is None."""
+        from simulator.hardware import catalogue, topologies
+
+        if gpu is not None:
+            return catalogue.gpu(gpu, beside).usable_bytes
+        return topologies.find_topology(topology, beside).gpu_facts.usable_bytes

@@ -30,7 +30,11 @@ def parse_set(text: str, mistakes: Mistakes) -> tuple[str, Node]:
         raise UserError(f"--set {shorten(text)}: expected KEY=VALUE, as training.micro_batch=4")
     if not value.strip():
         raise UserError(f"--set {shorten(text)}: the value is missing; null leaves the key out")
-    return key.strip(), _moved(read_yaml(value, f"--set {key.strip()}", mistakes), FLAG)
+    key, found = key.strip(), Mistakes()
+    node = read_yaml(value, f"--set {key}", found)
+    for each in found.found:  # of the key, so that its validation does not tell them again
+        mistakes.add(FLAG, ".".join(part for part in (key, each.key) if part), each.text)
+    return key, _moved(node, FLAG)
 
 
 def _moved(node: Node, origin: Origin) -> Node:

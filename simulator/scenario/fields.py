@@ -145,16 +145,19 @@ def _nearest(value: str, known: Iterable[str]) -> str:
     return hint if "did you mean" in hint else ""
 
 
-def quantity(parse: Callable[[str], Any]) -> Kind:
+def quantity(parse: Callable[[str], Any], *, above_zero: bool = False) -> Kind:
     """A number with its unit, read by one of the parsers of ``simulator.units``."""
 
     def check(value: object) -> Any:
         if isinstance(value, dict | list | bool) or value is None:
             raise ValueError(f"expected a quantity with its unit, found {kind_of(value)}")
         try:
-            return parse(str(value))
+            found = parse(str(value))
         except UnitError as error:
             raise ValueError(str(error)) from None
+        if above_zero and not found:
+            raise ValueError(f"expected more than 0, found {kind_of(value)}")
+        return found
 
     return Kind(check, schema={"type": "string", "pattern": r"^\s*[0-9.]"})
 

@@ -11,6 +11,7 @@ from simulator.plan.plan import Parallelism, Plan, Training
 from simulator.plan.versions import OLDEST_TORCH, Software, default_of
 from simulator.scenario.bounds import Expect, Measured
 from simulator.scenario.catalogue import Catalogue
+from simulator.scenario.limits import check_size
 from simulator.scenario.mistakes import Mistakes
 from simulator.scenario.node import Map, Plain
 from simulator.scenario.resolve_mesh import resolve_mesh, usual_wrap, world_size
@@ -28,6 +29,7 @@ from simulator.scenario.schema import (
     SoftwareSection,
 )
 from simulator.scenario.validate import Sections
+from simulator.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,7 @@ def resolve(
     if cluster:
         there = catalogue.gpus_per_node(cluster.topology, directory)
         world = world_size(cluster, there, tree, mistakes)
+        _check_reserved(cluster, directory, catalogue, tree, mistakes)
     model = shaped.config if shaped else None
     wrap, _ = usual_wrap(software, model)
     if sections.parallelism:
@@ -69,6 +72,10 @@ def resolve(
     if sections.training:
         training = resolve_training(sections.training, model, mesh, tree, mistakes)
     offload = resolve_offload(sections.offload, tree, mistakes)
+    if sections.measured and world is not None:
+        _check_whose(sections.measured, world, tree, mistakes)
+    if shaped and training:
+        check_size(shaped.config, training, tree, mistakes)
     if not (shaped and cluster and mesh and training) or mistakes.found:
         return None
     plan = Plan(parallelism=mesh, training=training, offload_parameters=offload)
@@ -98,6 +105,30 @@ def _cluster(section: ClusterSection) -> ClusterSpec:
         gpu=section.gpu,
         reserved_bytes=section.reserved,
     )
+
+
+def _check_reserved(
+    cluster: ClusterSpec,
+    directory: Path | None,
+    catalogue: Catalogue,
+    tree: Map,
+    mistakes: Mistakes,
+) -> None:
+    """What others take must leave something."""
+    if not cluster.reserved_bytes:
+        return
+    usable = catalogue.usable_bytes(cluster.topology, cluster.gpu, directory)
+    if cluster.reserved_bytes >= usable:
+        found = format_bytes(cluster.reserved_bytes)
+        text = f"found {found}, but each GPU has {format_bytes(usable)} in all"
+        mistakes.at(tree, ("cluster", "reserved"), text)
+
+
+def _check_whose(section: MeasuredSection, world: int, tree: Map, mistakes: Mistakes) -> None:
+    """A rank by number must be there."""
+    if isinstance(section.of, int) and section.of >= world:
+        text = f"found rank {section.of}, but the job has ranks 0 to {world - 1}"
+        mistakes.at(tree, ("measured", "of"), text)
 
 
 def _check_wrap(model: ModelConfig, plan: Plan, tree: Map, mistakes: Mistakes) -> None:

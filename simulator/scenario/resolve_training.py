@@ -12,7 +12,7 @@ from simulator.scenario.node import Map
 from simulator.scenario.precision import resolve_precision
 from simulator.scenario.schema import OffloadSection, TrainingSection
 
-_ATTENTION = {"flash": "sdpa", "eager": "eager"}
+_ATTENTION = {"flash": "sdpa", "efficient": "efficient", "eager": "eager"}
 """``training.attention`` -> what the model's modules call."""
 
 _EAGER_ALONE = ("mpt",)
@@ -79,7 +79,10 @@ def _check_attention(
 ) -> None:
     where = ("training", "attention")
     if model.style == "torchtitan" and attention == "eager":
-        text = "torchtitan's modules have no eager attention; supported: flash, or model.style: hf"
+        text = "torchtitan's modules have no eager attention; supported: flash, efficient"
+        mistakes.at(tree, where, f"{text}, or model.style: hf")
+    if model.style == "hf" and attention == "efficient":
+        text = "not yet supported with model.style hf, whose masks pick it; supported: flash, eager"
         mistakes.at(tree, where, text)
     if model.family in _EAGER_ALONE and attention == "flash":
         mistakes.at(tree, where, f"{model.family} has eager attention alone; supported: eager")
@@ -89,7 +92,8 @@ def _check_attention(
     elif attention == "flash" and (precision.autocast or precision.compute) is DType.FP32:
         nearest = "fsdp-mixed, autocast" if model.style == "torchtitan" else "fsdp-mixed"
         text = f"flash attention computes in 16 bits; the nearest that runs it: {nearest}"
-        hint = "" if model.style == "torchtitan" else ", or training.attention: eager"
+        other = "efficient" if model.style == "torchtitan" else "eager"
+        hint = f", or training.attention: {other}"
         mistakes.at(tree, ("training", "precision"), f"{text}{hint}")
 
 

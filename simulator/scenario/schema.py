@@ -16,10 +16,11 @@ from simulator.scenario.fields import choice, number, whole
 from simulator.scenario.kinds import (
     Date,
     Flag,
+    MeasuredSize,
+    MeasuredTime,
     Name,
     NumberBound,
     Rate,
-    Seconds,
     Size,
     SizeBound,
     TimeBound,
@@ -73,7 +74,7 @@ class ClusterSection(Section):
     """``cluster:``, what is booked."""
 
     topology: Annotated[str, catalogued("topology")]
-    nodes: Annotated[int, whole(1, 100_000)] = 1
+    nodes: Annotated[int, whole(1, 65_536)] = 1
     gpus_per_node: Annotated[int, whole(1, 1_024)] | None = None
     gpu: Annotated[str, catalogued("gpu")] | None = None
     reserved: Size = Field(default="0 GiB", validate_default=True)
@@ -140,7 +141,7 @@ class TrainingSection(Section):
     clip_grad_norm: Annotated[float, number(0, 1e9, above=True)] | None = None
     activation_checkpointing: CheckpointingSection = CheckpointingSection()
     attention: (
-        Annotated[str, choice(["flash", "eager"], ["flash-3", "cudnn", "efficient", "math"])] | None
+        Annotated[str, choice(["flash", "efficient", "eager"], ["flash-3", "cudnn", "math"])] | None
     ) = None
     loss: Annotated[
         str,
@@ -172,14 +173,14 @@ class ExpectSection(Section):
 class MeasuredSection(Section):
     """``measured:``, what a real run of this job showed."""
 
-    peak_allocated: Size | None = None
-    peak_active: Size | None = None
-    peak_reserved: Size | None = None
-    peak_device: Size | None = None
-    host_peak: Size | None = None
+    peak_allocated: MeasuredSize | None = None
+    peak_active: MeasuredSize | None = None
+    peak_reserved: MeasuredSize | None = None
+    peak_device: MeasuredSize | None = None
+    host_peak: MeasuredSize | None = None
     of: Annotated[str | int, whose()] = "max"
     tokens_per_s_per_gpu: Rate | None = None
-    step_time: Seconds | None = None
+    step_time: MeasuredTime | None = None
     fits: Flag | None = None
     trust: Annotated[str, choice(["A", "B", "C"])] = "B"
     source: Name | None = None

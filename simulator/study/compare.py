@@ -168,7 +168,9 @@ def compare(
     if set:
         second = with_changes(second, set)
     return side_by_side(
-        [(first.name, first), (name, second)], steps=steps or STEPS, memory_only=memory_only
+        [(first.name, first), (name, second)],
+        steps=STEPS if steps is None else steps,
+        memory_only=memory_only,
     )
 
 

@@ -81,6 +81,7 @@ class Result:
             "time": self.time.to_json(),
             "ranks": [rank.to_json() for rank in self.ranks],
             "engine": self.engine.to_json(),
+            "warnings": list(self.trace.header.warnings),
         }
 
     def frame(self, kind: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -175,6 +176,43 @@ def test_an_interruption_is_130_and_no_traceback() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr.strip() == "dryfit: interrupted"
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_leaves_no_passing_file_and_no_traceback(
+    tiny: Path, tmp_path: Path, name: str, code: int
+) -> None:
+    script = (
+        "import os, signal, sys, simulator.report.memory_plot as plot;"
+        "from simulator.cli import main;"
+        f"plot.plot_memory = lambda *_, **__: os.kill(os.getpid(), signal.{name});"
+        "main(sys.argv[1:])"
+    )
+    out = tmp_path / "out"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "run", str(tiny), "--json", "--out", str(out)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.strip()) == (code, "dryfit: stopped")
+    assert [path.name for path in out.iterdir()] == ["result.json"]
+
+
+def test_signals_are_given_back(dryfit: Dryfit) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    dryfit("list", "gpus")
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_python_runs_the_package() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "simulator", "--version"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.split()[0]) == (0, "dryfit")
 
 
 def test_an_ascii_terminal_gets_question_marks_and_not_a_traceback() -> None:

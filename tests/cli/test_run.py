@@ -85,15 +85,18 @@ def test_out_leaves_the_result_and_the_pictures(dryfit: Dryfit, tiny: Path, tmp_
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
-def test_a_timeline_of_an_earlier_run_does_not_stay(
+def test_nothing_that_this_run_did_not_write_is_touched(
     dryfit: Dryfit, tiny: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "timeline.png").write_bytes(b"old")
     (out / "notes.txt").write_text("mine")
-    dryfit("run", tiny, "--memory-only", "--out", out)
-    assert sorted(path.name for path in out.iterdir()) == ["memory.png", "notes.txt", "result.json"]
+    outcome = dryfit("run", tiny, "--memory-only", "--out", out)
+    names = ["memory.png", "notes.txt", "result.json", "timeline.png"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    assert (out / "timeline.png").read_bytes() == b"old"
+    assert "timeline.png is of an earlier run" in outcome.err
 
 
 def test_a_file_in_the_way_of_out(dryfit: Dryfit, tiny: Path) -> None:

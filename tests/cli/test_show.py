@@ -45,6 +45,47 @@ def test_topology_of_a_name_and_its_picture(dryfit: Dryfit, tmp_path: Path) -> N
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("folder", ["", "topologies"])
+@pytest.mark.parametrize("name", ["my-cluster", "my-cluster.yaml"])
+def test_a_topology_of_ones_own_is_drawn(
+    dryfit: Dryfit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "topologies" / "dgx-a100.yaml").read_text()
+    (tmp_path / folder / "gpus").mkdir(parents=True)
+    (tmp_path / folder / "my-cluster.yaml").write_text(text.replace("a100-sxm-80gb", "mine"))
+    gpu = (ROOT / "topologies" / "gpus" / "a100-sxm-80gb.yaml").read_text()
+    (tmp_path / folder / "gpus" / "mine.yaml").write_text(gpu)
+    if folder and name.endswith(".yaml"):
+        name = f"{folder}/{name}"
+    found = dryfit("show", "--topology", name, "--json").json
+    assert (found["name"], found["devices"][0]["gpu"]) == ("my-cluster", "mine")
+    (tmp_path / folder / "same.yaml").write_text("extends: my-cluster\n")
+    found = dryfit("show", "--topology", name.replace("my-cluster", "same"), "--json").json
+    assert (found["name"], found["devices"][0]["gpu"]) == ("same", "mine")
+
+
+def test_a_scenario_of_a_topologys_name_is_a_scenario(
+    dryfit: Dryfit, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tiny.parent)
+    found = dryfit("show", "--topology", "tiny", "--json").json
+    assert found["name"] == "dgx-a100"
+    assert "unknown scenario" in dryfit("show", "--topology", "tinyy").err
+
+
+def test_a_gpu_below_topologies_is_beside_the_scenario(dryfit: Dryfit, tiny: Path) -> None:
+    gpus = tiny.parent / "topologies" / "gpus"
+    gpus.mkdir(parents=True)
+    gpu = (ROOT / "topologies" / "gpus" / "a100-sxm-80gb.yaml").read_text()
+    (gpus / "mine.yaml").write_text(gpu)
+    found = dryfit("show", tiny, "--topology", "--set", "cluster.gpu=mine", "--json").json
+    assert {device["gpu"] for device in found["devices"]} == {"mine"}
+
+
 @pytest.mark.parametrize("name", ["node.gif", "node", "none/node.png"])
 def test_a_picture_that_cannot_be_is_the_users_mistake(
     dryfit: Dryfit, tmp_path: Path, name: str

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from simulator.study.cases import BOUNDS
 from simulator.study.errors_of import p90
 from tests.cli.conftest import TINY, Dryfit
 
@@ -65,6 +67,36 @@ def test_untrusted_cases_are_shown_and_do_not_count(dryfit: Dryfit, tmp_path: Pa
     assert outcome.code == 0
     assert outcome.json["cases"][0]["verdict"] == "shown"
     assert outcome.json["summary"] == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{step_time: 0 s}", "measured.step_time: expected more than 0"),
+        ("{peak_allocated: 0 GiB}", "measured.peak_allocated: expected more than 0"),
+        ("{peak_allocated: 1 GiB, of: 99}", "measured.of: found rank 99"),
+    ],
+)
+def test_what_nothing_can_be_held_against_is_told_with_its_place(
+    dryfit: Dryfit, tmp_path: Path, text: str, words: str
+) -> None:
+    outcome = dryfit("validate", measured(tmp_path, text))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert words in outcome.err
+    assert "case.yaml:6:" in outcome.err
+
+
+def test_the_bounds_are_said_as_they_are(dryfit: Dryfit) -> None:
+    words = dryfit("validate", "--help").out
+    for counter, bound in BOUNDS.items():
+        assert re.search(rf"{counter.replace('_', ' ')} +{bound:g} %", words)
+    assert "trust: C" in words
+
+
+def test_what_is_shown_says_why(dryfit: Dryfit, tmp_path: Path) -> None:
+    assert "shown, active: " in dryfit("validate", measured(tmp_path, "{peak_active: 1 GiB}")).out
+    text = "{step_time: 1 h, trust: C}"
+    assert "shown, others: trust: C" in dryfit("validate", measured(tmp_path, text)).out
 
 
 def test_a_wrong_fits_verdict_is_out_of_bounds(dryfit: Dryfit, tmp_path: Path) -> None:

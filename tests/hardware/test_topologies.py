@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from simulator.data import data_dir
+from simulator.datafiles import read_yaml
 from simulator.dtypes import DType
 from simulator.errors import UnknownNameError, UserError
 from simulator.hardware.catalogue import gpu, gpu_names
@@ -46,14 +50,19 @@ def test_the_names() -> None:
         "h100-sxm-96gb-500w",
         "h200-sxm-141gb",
     }
-    assert set(topology_names()) >= {"dgx-a100", "dgx-a100-40gb", "dgx-h100", "hgx-h100-96gb"}
+    assert set(topology_names()) >= {
+        *("dgx-a100", "dgx-a100-40gb", "dgx-h100", "hgx-h100-96gb", "hgx-h200", "dgx-b200"),
+        *("gb200-nvl72", "mi300x-8", "rtx4090-2", "rtx4090-8", "rtx3090-2", "rtx3090-8"),
+        *("a10g-8", "l40s-8", "aws-p4d", "aws-p5", "aws-g5.48xlarge", "gcp-a3-megagpu-8g"),
+        *("azure-nd96isr-h100-v5", "oci-bm.gpu.mi300x.8", "lambda-8xh100", "coreweave-gb200"),
+    }
 
 
 @pytest.mark.parametrize("name", gpu_names())
 def test_every_gpu_is_plausible(name: str) -> None:
     card = gpu(name)
-    label = int(name.split("gb")[0].rpartition("-")[2])
-    assert 0.94 < card.usable_bytes / 2**30 / label <= 1.0
+    label = int(re.findall(r"(\d+)gb", name)[0])
+    assert 0.91 < card.usable_bytes / 2**30 / label <= 1.0
     assert card.power_watts <= card.tdp_watts
     assert card.peak_flops[DType.BF16] > card.peak_flops[DType.FP32]
     assert card.source
@@ -78,6 +87,92 @@ def test_what_links_reach(name: str, nvlink: float, pcie: float, nic: float) -> 
     rates = {link.kind: link.bytes_per_s for link in cluster.links}
     found = rates["nvlink"], rates["pcie"], rates["nic"]
     assert found == pytest.approx((nvlink, pcie, nic))
+
+
+@pytest.mark.parametrize("name", topology_names())
+def test_every_section_of_a_packaged_file_names_its_source(name: str) -> None:
+    written = read_yaml(find_topology(name).path)
+    assert written["source"]
+    for key, section in written.items():
+        if isinstance(section, dict):
+            assert section["source"], key
+
+
+def test_prices_are_read_with_their_dates() -> None:
+    price = find_topology("aws-p5").price
+    assert price is not None
+    assert (price.usd_per_hour, price.as_of) == (55.04, "2026-07-20")
+    assert find_topology("dgx-h100").price is None
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu_name", "nics", "nic"),
+    [
+        ("aws-p4d", "a100-sxm-40gb", 4, 12.125e9),
+        ("aws-p5", "h100-sxm-80gb", 32, 12.125e9),
+        ("aws-p5en", "h200-sxm-141gb", 16, 24.25e9),
+        ("gcp-a3-highgpu-8g", "h100-sxm-80gb", 4, 17.75e9),
+        ("gcp-a2-highgpu-8g", "a100-sxm-40gb", 1, 10.625e9),
+        ("oci-bm.gpu.h100.8", "h100-sxm-80gb", 16, 24.25e9),
+        ("azure-nd-mi300x-v5", "mi300x-192gb", 8, 48.5e9),
+    ],
+)
+def test_cloud_instances(name: str, gpu_name: str, nics: int, nic: float) -> None:
+    cluster = build(find_topology(name), nodes=2)
+    assert (cluster.devices[0].gpu.name, cluster.nics(0)) == (gpu_name, nics)
+    assert {link.bytes_per_s for link in cluster.links if link.kind == "nic"} == {nic}
+
+
+def test_a_rack_is_one_domain() -> None:
+    cluster = build(find_topology("gb200-nvl72"), nodes=36)
+    inside, outside = vertices(cluster, cluster.route(1, 71), cluster.route(1, 72 + 5, rail=1))
+    assert inside == ["node0/gpu1", "domain0/nvswitch", "node17/gpu3"]
+    assert outside[:4] == ["node0/gpu1", "node0/cpu0", "node0/nic1", "unit0/leaf1"]
+    assert outside[-3:] == ["node19/nic1", "node19/cpu0", "node19/gpu1"]
+    assert cluster.bisection_bytes_per_s == pytest.approx(18 * 4 * 48.5e9)
+
+
+def test_without_peer_to_peer_all_goes_through_the_hosts_memory() -> None:
+    cluster = build(find_topology("rtx4090-2"))
+    (path,) = vertices(cluster, cluster.route(0, 1))
+    there = ["node0/gpu0", "node0/pcie0", "node0/cpu0", "node0/host"]
+    assert path == [*there, "node0/cpu0", "node0/pcie1", "node0/gpu1"]
+    direct = build(find_topology("l40s-8"))
+    assert vertices(direct, direct.route(0, 1)) == [["node0/gpu0", "node0/pcie0", "node0/gpu1"]]
+    bridged = build(find_topology("rtx3090-2-nvlink"))
+    assert vertices(bridged, bridged.route(0, 1)) == [["node0/gpu0", "node0/gpu1"]]
+
+
+def test_nodes_without_a_network_stand_alone() -> None:
+    with pytest.raises(UserError, match=r"cluster\.nodes: is 2; .*-2 have no network"):
+        build(find_topology("rtx4090-2"), nodes=2)
+
+
+def test_a_file_says_only_what_differs(tmp_path: Path) -> None:
+    base = tmp_path / "base.yaml"
+    base.write_text(packaged("dgx-h100"))
+    (tmp_path / "mine.yaml").write_text("extends: base\nnode: {nics: 16}\nhost_memory: null\n")
+    spec = find_topology("mine", tmp_path)
+    assert (build(spec, 2).nics(0), spec.gpu, spec.host_bytes) == (16, "h100-sxm-80gb", 0)
+    base.write_text(packaged("dgx-h100").replace("gpu: h100-sxm-80gb", "gpu: h200-sxm-141gb"))
+    os.utime(base, ns=(1, 1))
+    assert find_topology("mine", tmp_path).gpu == "h200-sxm-141gb"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("extends: mine", "extends: comes back to itself: mine"),
+        ("extends: [a]", "extends: is .* must be the name of a topology"),
+        ("extends: nowhere", "unknown topology 'nowhere'"),
+        ("extends: dgx-h100\nnode: {nisc: 4}", "node.nisc: unknown key; did you mean 'nics'"),
+        ("extends: dgx-h100\nprice: {as_of: today}", "price.usd_per_hour: is missing"),
+    ],
+)
+def test_mistakes_in_a_file_that_extends(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(UserError, match=message):
+        find_topology("mine", tmp_path)
 
 
 def test_routes_of_two_units_of_dgx_h100() -> None:
@@ -168,7 +263,7 @@ def test_one_file_adds_a_gpu_and_one_a_topology(tmp_path: Path) -> None:
     spec = find_topology("quad", scenario)
     cluster = build(spec, nodes=3)
     assert (spec.gpu, spec.gpus_per_node, len(cluster.devices)) == ("x1", 4, 12)
-    assert cluster.devices[11].gpu == gpu("x1", tmp_path)
+    assert replace(cluster.devices[11].gpu, host_bytes_per_s=0.0) == gpu("x1", tmp_path)
     assert cluster.devices[0].gpu.power_watts == 600
 
 
@@ -182,8 +277,6 @@ def test_a_file_by_its_path_and_in_a_folder(tmp_path: Path) -> None:
 
 
 def test_an_edited_file_is_read_again(tmp_path: Path) -> None:
-    import os
-
     file = tmp_path / "x3.yaml"
     file.write_text(GPU)
     assert gpu("x3", tmp_path).sms == 100
@@ -241,7 +334,11 @@ def test_mistakes_in_a_gpu_file(tmp_path: Path, old: str, new: str, message: str
         ("gpu: h100-sxm-80gb", "gpu: h100", "unknown GPU 'h100'"),
         ("efficiency: 0.82", "efficiency: 82", "nvlink.efficiency: is 82; .* at most 1"),
         ("nics: 8", "nics: 3", "node.nics: 3 NICs don't divide over 8 GPUs"),
-        ("nics: 8", "nics: 4", "node.gpus_per_pcie_switch: 2 GPUs share a NIC"),
+        ("nics: 8", "nics: 0", "network: is 'ib-ndr', and a node has 0 NICs"),
+        ("network: ib-ndr", "network: none", "network: is 'none', and a node has 8 NICs"),
+        ("builder: rail_optimised", "builder: nvlink_domain", "domain: is missing"),
+        ("builder: rail_optimised", "builder: mesh", "xgmi: is missing"),
+        ("builder: rail_optimised", "builder: pcie", "peer_to_peer: is missing; .* true or false"),
         ("400 Gbit/s", "400 Gb", "nic.rate: '400 Gb' is no data rate.*bit/s"),
         ("spines: 16", "spine: 16", r"fabric.spines: is missing \(did you mean 'spine'\?\)"),
         ("oversubscription: 1.0", "oversubscription: 0", "fabric.oversubscription: is 0;"),

@@ -42,10 +42,30 @@ def test_one_node_has_no_network_and_no_bisection() -> None:
     assert "Bisection" not in text
 
 
+def test_the_words_of_a_rack() -> None:
+    text = describe_topology(build(find_topology("gb200-nvl72"), nodes=36))
+    rows = [" ".join(line.split()) for line in text.splitlines()]
+    assert "nodes 36, each with 4 GPUs, 4 NICs, 2 CPUs, 960 GB of host memory" in rows
+    assert "NVLink 2 NVSwitches, each for 72 GPUs" in rows
+    assert "host copies 250 GB/s each way for each GPU" in rows
+
+
+SHAPES = [
+    *("dgx-h100", "dgx-a100", "gb200-nvl72", "mi300x-8", "rtx3090-2-nvlink", "rtx4090-8"),
+    *("aws-p5", "aws-p4d", "aws-g5.48xlarge", "aws-g6e.48xlarge", "gcp-a2-highgpu-8g"),
+]
+
+
 @pytest.mark.parametrize("name", topology_names())
+def test_boxes_of_every_topology_stand_apart(name: str) -> None:
+    check(build(find_topology(name)))
+
+
+@pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize(("nodes", "gpus"), SIZES)
 def test_boxes_stand_apart_on_the_sheet(name: str, nodes: int, gpus: int) -> None:
-    check(build(find_topology(name), nodes, gpus))
+    spec = find_topology(name)
+    check(build(spec, min(nodes, spec.max_nodes), min(gpus, spec.gpus_per_node)))
 
 
 @pytest.mark.parametrize("nics", [4, 32])

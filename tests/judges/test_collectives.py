@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from simulator.hardware.cluster import Cluster
+from simulator.hardware.cluster import Cluster, Turning
 from simulator.hardware.topologies import build, find_topology
 from simulator.timing.collectives import ALGORITHMS, Algorithm, Pattern, choose, cost
 from simulator.timing.collectives.placement import domains
@@ -26,6 +26,17 @@ CLUSTERS: dict[str, Cluster] = {
     "four NICs a GPU": StarCluster(2, gpus=2, nics=8),
     "one NIC a node": StarCluster(2, gpus=4, nics=1),
     "racks": StarCluster(6, gpus=4, nics=4, nodes_a_switch=3),
+    "NVL72": build(find_topology("gb200-nvl72"), nodes=38),
+    "NVL72, one GPU a tray": build(find_topology("gb200-nvl72"), nodes=38, gpus_per_node=1),
+    "MI300X": build(find_topology("mi300x-8"), nodes=3),
+    "MI300X, 6 GPUs": build(find_topology("mi300x-8"), nodes=2, gpus_per_node=6),
+    "two 4090": build(find_topology("rtx4090-2")),
+    "eight 3090": build(find_topology("rtx3090-8")),
+    "a bridge": build(find_topology("rtx3090-2-nvlink")),
+    "g5": build(find_topology("aws-g5.48xlarge"), nodes=3),
+    "g6e": build(find_topology("aws-g6e.48xlarge"), nodes=2),
+    "p5": build(find_topology("aws-p5"), nodes=2),
+    "a2": build(find_topology("gcp-a2-highgpu-8g"), nodes=2),
 }
 GROUPS = {
     "a DGX H100": ("DGX H100", tuple(range(8, 16))),
@@ -48,6 +59,26 @@ GROUPS = {
     "one NIC a node": ("one NIC a node", tuple(range(8))),
     "one rack": ("racks", tuple(range(12))),
     "two racks": ("racks", tuple(range(24))),
+    "an NVL72": ("NVL72", tuple(range(72))),
+    "two trays": ("NVL72", tuple(range(8))),
+    "two NVL72": ("NVL72, one GPU a tray", tuple(range(36))),
+    "parts of three NVL72": ("NVL72", (68, 69, 70, 71, 72, 73, 74, 75, 144, 145, 146, 147)),
+    "a MI300X node": ("MI300X", tuple(range(8))),
+    "five MI300X": ("MI300X", (1, 2, 4, 5, 7)),
+    "four MI300X": ("MI300X", (0, 1, 2, 3)),
+    "three MI300X nodes": ("MI300X", tuple(range(24))),
+    "halves of MI300X nodes": ("MI300X", (0, 1, 2, 3, 8, 9, 10, 11)),
+    "unlike parts of MI300X nodes": ("MI300X", (0, 1, 2, 8, 9, 10, 11, 12)),
+    "six of MI300X nodes": ("MI300X, 6 GPUs", tuple(range(12))),
+    "two 4090": ("two 4090", (0, 1)),
+    "eight 3090": ("eight 3090", tuple(range(8))),
+    "two of eight 3090": ("eight 3090", (2, 7)),
+    "a bridge": ("a bridge", (0, 1)),
+    "a g5": ("g5", tuple(range(8))),
+    "three g5": ("g5", tuple(range(24))),
+    "two g6e": ("g6e", tuple(range(16))),
+    "two p5": ("p5", tuple(range(16))),
+    "two a2": ("a2", tuple(range(16))),
 }
 
 
@@ -176,6 +207,33 @@ def test_order_of_ranks_and_size_change_no_load(
     assert again == pattern
     assert pattern.latency_s(0) <= pattern.latency_s(GIB)
     assert cost(pattern, GIB, cluster) <= cost(pattern, 2 * GIB, cluster)
+
+
+@trial
+def test_it_turns_with_the_nodes(algorithm: Algorithm, kind: str, group: str) -> None:
+    """Ranks on other nodes that are like theirs load links that are like theirs, alike."""
+    pattern, cluster = pattern_of(algorithm, kind, group)
+    if not isinstance(cluster, Turning):
+        return
+    nodes, gpus = cluster.devices[-1].node + 1, cluster.devices[-1].local + 1
+    turn = cluster.turn_nodes
+    block = nodes // turn * turn
+    members = GROUPS[group][1]
+    if max(members) + turn * gpus >= block * gpus:
+        return
+    moved = tuple(member + turn * gpus for member in members)
+    again = algorithm.pattern(kind, moved, cluster)
+    first = cluster.first_alike([(turn, block)])
+    one, other = (
+        Counter((first(link), load) for link, load in which.loads.items())
+        for which in (pattern, again)
+    )
+    assert one == other
+    assert (again.alpha_s, again.c_s, again.factor) == (
+        pattern.alpha_s,
+        pattern.c_s,
+        pattern.factor,
+    )
 
 
 def test_the_chosen_pattern_is_the_cheapest() -> None:

@@ -46,6 +46,9 @@ class FakeCatalogue:
         if name != "h200-sxm":
             raise UnknownNameError("gpu", name, ["h200-sxm"])
 
+    def usable_bytes(self, topology: str, gpu: str | None, beside: Path | None) -> int:
+        return 80 * 2**30 if gpu is None else 140 * 2**30
+
 
 @pytest.fixture(scope="session")
 def fake() -> FakeCatalogue:

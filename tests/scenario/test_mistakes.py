@@ -5,6 +5,8 @@ import pickle
 import pytest
 
 from simulator.errors import ScenarioError, UnknownNameError, UserError
+from simulator.hardware.topologies import MAX_NODES
+from simulator.scenario.json_schema import scenario_schema
 from tests.scenario.conftest import TINY, Load
 
 FIVE = """\
@@ -131,12 +133,56 @@ def test_what_is_missing_is_named(load_text: Load) -> None:
         ("expect.mfu='>= high'", "no plain number"),
         ("measured.peak_reserved=67", "unit is missing"),
         ("measured.of=first", "expected max, last or a rank"),
+        ("measured.of=99", "measured.of: found rank 99, but the job has ranks 0 to 7"),
+        ("measured.step_time=0 s", "measured.step_time: expected more than 0, found '0 s'"),
+        ("measured.peak_allocated=0 GiB", "measured.peak_allocated: expected more than 0"),
+        ("measured.step_time=1e400 s", "out of range: too large for a time"),
+        ("expect.mfu='>= 1e400'", "out of range"),
+        ("expect.step_time='<= 1e999 s'", "out of range: too large for a time"),
+        ("cluster.reserved=80 GiB", "reserved: found 80.00 GiB, but each GPU has 80.00 GiB in all"),
+        ("cluster.nodes=70000", "nodes: expected a whole number from 1 to 65,536, found 70000"),
+        ("training.micro_batch=010", "micro_batch: '010' has a leading zero"),
+        ("training={seq_len: 8, micro_batch: 010}", "training.micro_batch: '010' has a leading"),
     ],
 )
 def test_each_mistake_says_what_is_allowed(load_text: Load, change: str, words: str) -> None:
     found = one(load_text, change)
     assert words in found
     assert found.startswith("flag --set: ")
+
+
+HUGE = {"model.layers": 10_000, "model.hidden": 524_288, "model.heads": 8_192}
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (
+            ["training.micro_batch=65536", "training.seq_len=16777216"],
+            "65,536 × 16,777,216 tokens pass the limit of 2,147,483,648 a rank",
+        ),
+        ([f"{key}={value}" for key, value in HUGE.items()], "parameters, where 1e+14 is the limit"),
+        (
+            ["training.seq_len=16777216", "model.layers=10000"],
+            "training.micro_batch: is too large: micro_batch × seq_len = 1 × 16,777,216",
+        ),
+        (
+            ["training.seq_len=16777216", "training.grad_accum=65536"],
+            "16,777,216 tokens, 65,536 times, would take months",
+        ),
+    ],
+)
+def test_what_is_too_large_to_simulate_is_said(
+    load_text: Load, sets: list[str], words: str
+) -> None:
+    found = one(load_text, *sets)
+    assert "is too large" in found
+    assert words in found
+
+
+def test_the_door_and_the_builders_have_one_limit_of_nodes() -> None:
+    limits = scenario_schema()["properties"]["cluster"]  # a name, or a map
+    assert f"'maximum': {MAX_NODES}" in str(limits)
 
 
 @pytest.mark.parametrize(

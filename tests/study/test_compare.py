@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import simulator
@@ -68,3 +70,10 @@ def test_a_what_if_is_a_change_and_a_wrong_one_is_named() -> None:
 
 def test_it_is_public() -> None:
     assert simulator.compare is compare
+
+
+@pytest.mark.parametrize("steps", [0, 1, "3", 2.5, True, -1])
+@pytest.mark.parametrize("verb", [simulate, compare])
+def test_steps_are_a_whole_number(verb: Any, steps: Any) -> None:
+    with pytest.raises(UserError, match="steps: a whole number of at least 2"):
+        verb(BASE, steps=steps, memory_only=True, **{"training.micro_batch": 2})

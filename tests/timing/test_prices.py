@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from simulator.dtypes import DType
 from simulator.errors import ProgramError, UnknownNameError
+from simulator.hardware.catalogue import gpu as gpu_named
+from simulator.hardware.catalogue import gpu_names
+from simulator.hardware.topologies import build, find_topology
 from simulator.kernels import Attention, Elementwise, Gemm
 from simulator.program.instructions import Alloc, Category, Launch, Mark, Stream, Tensor
 from simulator.program.program import Block
@@ -127,6 +131,45 @@ def test_memory_bound_kernels_take_their_share_of_hbm(kind: str) -> None:
     share = (1 << 30) / (kernel_seconds(copy(1 << 30, kind), H100) * 3.35e12)
     assert 0.3 < share < 0.9
     assert kernel_seconds(copy(2, kind), H100) == pytest.approx(3e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["host_to_device", "device_to_host"])
+@pytest.mark.parametrize(
+    ("where", "gbytes"),
+    [
+        ("dgx-h100", 55.0),  # a PCIe switch each
+        ("dgx-a100", 12.5),  # two GPUs below one of 25 GB/s
+        ("gb200-nvl72", 250.0),  # C2C, and half of a CPU's memory
+        ("rtx4090-2", 25.0),
+        (None, 55.0),
+    ],
+)
+def test_copies_to_the_host_go_at_the_rate_of_the_way(
+    kind: str, where: str | None, gbytes: float
+) -> None:
+    card = build(find_topology(where)).devices[0].gpu if where else H100
+    size = 1 << 30
+    kernel = Elementwise(name="copy", kind=kind, read=size, written=size)
+    assert kernel_seconds(kernel, card) == pytest.approx(size / (gbytes * 1e9))
+
+
+def test_a_copy_by_one_gpu_of_two_has_the_switch_for_itself() -> None:
+    alone = build(find_topology("dgx-a100"), gpus_per_node=1).devices[0].gpu
+    assert alone.host_bytes_per_s == 25e9
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_every_gpu_has_a_price_for_every_kernel(name: str) -> None:
+    card = gpu_named(name)
+    kinds = constants("kernels")["elementwise"]["classes"]
+    for kind in (*kinds, *constants("kernels")["host_copies"]["kinds"]):
+        assert kernel_seconds(copy(1 << 20, kind), card) > 0
+    for attention in constants("kernels")["attention"]["implementations"]:
+        for backward, dtype in product((False, True), (DType.BF16, DType.FP16, DType.FP8)):
+            kernel = replace(ATTENTION, kernel=attention, backward=backward, dtype=dtype)
+            assert 0 < kernel_seconds(kernel, card) < 10
+    for dtype in DType:
+        assert kernel_seconds(replace(SQUARE, dtype=dtype), card) > 0
 
 
 def test_unknown_names_are_refused() -> None:

@@ -15,7 +15,7 @@ from simulator.trace.result import curve_json, summarise
 TOP = [
     "schema", "scenario", "seed", "world_size", "step_time_s", "first_step_time_s",
     "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu", "memory", "time",
-    "ranks", "engine",
+    "ranks", "engine", "warnings",
 ]  # fmt: skip
 MEMORY = [
     "device_bytes", "fits", "headroom_bytes", "counter", "peak_allocated_bytes",
@@ -51,6 +51,12 @@ def test_the_keys_are_the_contract(answer):
     assert list(answer["time"]) == TIME
     assert all(list(rank) == RANK for rank in answer["ranks"])
     assert list(answer["engine"]) == ["classes", "events", "launches", "collectives"]
+
+
+def test_the_warnings_of_the_run_are_in_the_answer(trace, answer):
+    assert answer["warnings"] == list(trace.header.warnings)
+    warned = replace(trace, header=replace(trace.header, warnings=("slow", "old")))
+    assert summarise(warned).to_json()["warnings"] == ["slow", "old"]
 
 
 def test_json_is_plain_and_the_same_every_time(trace, answer):

@@ -7,38 +7,45 @@ whatever the size, and a link is only spelled out when somebody asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from math import lcm
 
 from simulator.hardware.builders.builder import Request
+from simulator.hardware.builders.fabric import Fabric
 from simulator.hardware.builders.node import Node, NodeShape
 from simulator.hardware.builders.wire import Wire
 from simulator.hardware.cluster import Device, Link
 from simulator.hardware.lazy import Lazy
 
-if TYPE_CHECKING:
-    from simulator.hardware.builders.rail_optimised import Fabric
-
 
 class RailCluster:
-    """``request.nodes`` equal nodes: a Cluster."""
+    """``request.nodes`` equal nodes, ``domain_nodes`` of them on one NVSwitch: a Cluster.
 
-    def __init__(self, shape: NodeShape, fabric: Fabric, request: Request) -> None:
+    ``fabric`` is None for one node without a network.
+    """
+
+    def __init__(
+        self, shape: NodeShape, fabric: Fabric | None, request: Request, domain_nodes: int = 1
+    ) -> None:
         """Wire one node; the rest is arithmetic."""
         self.name, self.network = request.name, request.network
         self.host_bytes = request.host_bytes
-        self.node_count = request.nodes
-        self._node, self._fabric = Node(shape, request.gpus), fabric
-        self._own_rail = [shape.own_rail(gpu) for gpu in range(request.gpus)]
-        units = -(-request.nodes // fabric.unit_nodes)
+        self.node_count, self._domain_nodes = request.nodes, domain_nodes
+        self._node = Node(shape, request.gpus)
         nics = request.nodes * self._node.nics if request.nodes > 1 else 0
-        uplinks = units * self._node.nics * fabric.spines if units > 1 else 0
+        units = uplinks = 0
+        if fabric is not None:
+            self._fabric = fabric
+            units = -(-request.nodes // fabric.unit_nodes)
+            uplinks = units * self._node.nics * fabric.spines if units > 1 else 0
         self._nic_links = request.nodes * self._node.links
         self._spine_links = self._nic_links + 2 * nics
         self.links: Sequence[Link] = Lazy(self._spine_links + 2 * uplinks, self._link)
+        gpu = replace(request.gpu, host_bytes_per_s=self._node.copies_per_s)
         self.devices: Sequence[Device] = tuple(
-            Device(name=f"node{node}/gpu{local}", node=node, local=local, gpu=request.gpu)
+            Device(name=f"node{node}/gpu{local}", node=node, local=local, gpu=gpu)
             for node in range(request.nodes)
             for local in range(request.gpus)
         )
@@ -47,10 +54,13 @@ class RailCluster:
     def capacities(self) -> Sequence[float]:
         """Bytes per second of every link, by number."""
         node = [pair.wire.bytes_per_s for pair in self._node.pairs for _ in ("out", "back")]
+        inside = node * self.node_count
+        if self.node_count == 1:
+            return inside
         nic, uplink = self._fabric.nic.bytes_per_s, self._fabric.uplink.bytes_per_s
         nics = self._spine_links - self._nic_links
         uplinks = len(self.links) - self._spine_links
-        return node * self.node_count + [nic] * nics + [uplink] * uplinks
+        return inside + [nic] * nics + [uplink] * uplinks
 
     def nics(self, node: int) -> int:
         """How many NICs a node has: the same in all."""
@@ -65,8 +75,10 @@ class RailCluster:
         base_a, base_b = a * node.links, b * node.links
         if a == b:
             return tuple([base_a + link for link in node.to_gpu[local_a][local_b]])
+        if a // self._domain_nodes == b // self._domain_nodes:
+            return base_a + node.to_switch(local_a), base_b + node.to_switch(local_b) + 1
         if rail is None:
-            rail = self._own_rail[local_a]
+            rail = node.own_rail[local_a]
         elif not 0 <= rail < node.nics:
             raise IndexError(f"no rail {rail} of {node.nics}")
         return (
@@ -85,11 +97,53 @@ class RailCluster:
         return tuple([link ^ 1 for link in reversed(self.to_host(device))])
 
     @property
+    def turn_nodes(self) -> int:
+        """Whole NVLink domains, and whole units where there are several."""
+        if len(self.links) == self._spine_links:
+            return self._domain_nodes
+        return lcm(self._domain_nodes, self._fabric.unit_nodes)
+
+    def first_alike(self, turns: Sequence[tuple[int, int]]) -> Callable[[int], int]:
+        """See Turning: links of a node turn with it, those of a leaf with its unit."""
+        inside, up = self._node.links, 2 * self._node.nics
+        nic_links, spine_links = self._nic_links, self._spine_links
+        back = [_turned_back(node, turns) - node for node in range(self.node_count)]
+        size, uplinks = 1, 1
+        if spine_links < len(self.links):
+            size, uplinks = self._fabric.unit_nodes, up * self._fabric.spines
+
+        def first(link: int) -> int:
+            if link < nic_links:
+                return link + inside * back[link // inside]
+            if link < spine_links:
+                return link + up * back[(link - nic_links) // up]
+            return link + uplinks * back[(link - spine_links) // uplinks * size] // size
+
+        return first
+
+    @property
     def bisection_bytes_per_s(self) -> float:
         """From the first half of the nodes to the second.
 
-        In the unit that holds some of both, past the leaves; else over the spines.
+        In the unit that holds some of both, past the leaves; else over the spines; and over the
+        NVSwitch that both are on.
         """
+        if self.node_count == 1:
+            return 0.0
+        return self._over_network() + self._over_switch()
+
+    def _over_switch(self) -> float:
+        """What the halves exchange in the domain that holds nodes of both."""
+        half, size = self.node_count // 2, self._domain_nodes
+        first = half // size * size
+        inside = half - first
+        outside = min(first + size, self.node_count) - half
+        if not inside:
+            return 0.0
+        wire = self._node.pairs[self._node.to_switch(0) // 2].wire
+        return min(inside, outside) * self._node.gpus * wire.bytes_per_s
+
+    def _over_network(self) -> float:
         nic, size = self._fabric.nic.bytes_per_s, self._fabric.unit_nodes
         up = self._fabric.spines * self._fabric.uplink.bytes_per_s
         half = self.node_count // 2
@@ -127,7 +181,7 @@ class RailCluster:
         if index < self._nic_links:
             node, pair = divmod(pair, len(self._node.pairs))
             inner, outer, kind, wire = self._node.pairs[pair]
-            return _way(f"node{node}/{inner}", f"node{node}/{outer}", kind, wire, back)
+            return _way(f"node{node}/{inner}", f"{self._at(node, outer)}/{outer}", kind, wire, back)
         if index < self._spine_links:
             node, rail = divmod(pair - self._nic_links // 2, self._node.nics)
             leaf = f"unit{node // self._fabric.unit_nodes}/leaf{rail}"
@@ -136,6 +190,19 @@ class RailCluster:
         unit, rail = divmod(leaf_number, self._node.nics)
         wire = self._fabric.uplink
         return _way(f"unit{unit}/leaf{rail}", f"spine{spine}", "fabric", wire, back)
+
+    def _at(self, node: int, vertex: str) -> str:
+        """Where a node's vertex stands: in the node, or in the domain that shares it."""
+        if vertex == "nvswitch" and self._domain_nodes > 1:
+            return f"domain{node // self._domain_nodes}"
+        return f"node{node}"
+
+
+def _turned_back(node: int, turns: Sequence[tuple[int, int]]) -> int:
+    """The first of the nodes that ``turns`` map onto each other."""
+    for by, block in reversed(turns):
+        node += node % block % by - node % block
+    return node
 
 
 def _way(inner: str, outer: str, kind: str, wire: Wire, back: int) -> Link:

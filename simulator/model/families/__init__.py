@@ -49,18 +49,18 @@ def _by_style(config: ModelConfig, shape: Shape) -> Decoder:
 
 def _refuse_hf_settings(config: ModelConfig) -> None:
     """torchtitan's modules have no dropout, no tied embeddings, no window, no eager attention."""
-    for key, only in (
-        ("dropout", 0.0),
-        ("embedding_dropout", 0.0),
-        ("attention_dropout", 0.0),
-        ("tied", False),
-        ("window", None),
-        ("attention", "sdpa"),
+    for key, known in (
+        ("dropout", (0.0,)),
+        ("embedding_dropout", (0.0,)),
+        ("attention_dropout", (0.0,)),
+        ("tied", (False,)),
+        ("window", (None,)),
+        ("attention", ("sdpa", "efficient")),
     ):
-        if getattr(config, key) != only:
+        if getattr(config, key) not in known:
             raise UnsupportedError(
                 f"style 'torchtitan' with {key}: {getattr(config, key)!r} is not supported, "
-                f"{only!r} is; style 'hf' has it"
+                f"{known[0]!r} is; style 'hf' has it"
             )
 
 

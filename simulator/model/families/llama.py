@@ -7,11 +7,12 @@ What each module keeps for backward, in bytes over tokens·hidden with f = ffn /
 from __future__ import annotations
 
 from simulator.dtypes import DType
+from simulator.errors import UnsupportedError
 from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Buffer, Decoder, Shape
 from simulator.model.graph import Graph
-from simulator.model.ops.attention import expand_heads, flash_attention
+from simulator.model.ops.attention import efficient_attention, expand_heads, flash_attention
 from simulator.model.ops.elementwise import add, mul, silu
 from simulator.model.ops.embedding import embedding
 from simulator.model.ops.linear import linear
@@ -91,9 +92,16 @@ def _attention(b: GraphBuilder, x: int, config: ModelConfig) -> int:
         k = linear(b, x, "wk", config.kv_heads * width, view=(batch, seq, config.kv_heads, width))
         v = linear(b, x, "wv", config.kv_heads * width, view=(batch, seq, config.kv_heads, width))
         q, k = rotate(b, q, k)
+        if config.attention == "efficient" and not config.kv_expand:
+            raise UnsupportedError(
+                "the efficient kernel takes all heads alone: set kv_expand: true"
+            )
         if config.kv_expand and config.heads > config.kv_heads:
             k, v = expand_heads(b, k, config.heads, "k"), expand_heads(b, v, config.heads, "v")
-        out = flash_attention(b, q, k, v, "attention")
+        if config.attention == "efficient":
+            out = efficient_attention(b, q, k, v, None, "attention")
+        else:
+            out = flash_attention(b, q, k, v, "attention")
         frame.bind(q, k, v, out)
         return linear(b, out, "wo", config.hidden)
 

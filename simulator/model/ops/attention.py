@@ -91,10 +91,12 @@ def flash_attention(b: GraphBuilder, q: int, k: int, v: int, name: str) -> int:
     return out
 
 
-def efficient_attention(b: GraphBuilder, q: int, k: int, v: int, bias: int, name: str) -> int:
-    """aten::_scaled_dot_product_efficient_attention with an additive bias [b, 1, s, s].
+def efficient_attention(
+    b: GraphBuilder, q: int, k: int, v: int, bias: int | None, name: str
+) -> int:
+    """aten::_scaled_dot_product_efficient_attention with an additive bias [b, 1, s, s], or causal.
 
-    What CUDA takes when there is a mask. Keeps q, k, v, the bias, the output, the fp32
+    What CUDA takes when there is a mask, or in fp32. Keeps q, k, v, the bias, the output, the fp32
     log-sum-exp (rows padded to 32) and seed and offset; k and v have all heads.
     """
     batch, seq, heads, head_dim = shape = b.of(q).shape
@@ -115,10 +117,11 @@ def efficient_attention(b: GraphBuilder, q: int, k: int, v: int, bias: int, name
             seq_k=seq,
             head_dim=head_dim,
             dtype=dtype,
-            causal=False,
+            causal=bias is None,
             backward=backward,
         )
 
+    read = (q, k, v) if bias is None else (q, k, v, bias)
     rule = Rule(name)
     rule.launch(
         kernel(backward=True),
@@ -130,10 +133,10 @@ def efficient_attention(b: GraphBuilder, q: int, k: int, v: int, bias: int, name
     b.op(
         name,
         "efficient_attention",
-        (q, k, v, bias),
+        read,
         (out, lse, seed, offset),
         kernel(backward=False),
-        saves=(q, k, v, bias, out, lse, seed, offset),
+        saves=(*read, out, lse, seed, offset),
         rule=rule,
     )
     return out

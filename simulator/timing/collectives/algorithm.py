@@ -52,5 +52,8 @@ class Algorithm(Protocol):
         ...
 
     def pattern(self, kind: str, members: Members, cluster: Cluster) -> Pattern:
-        """Latency and loads of ``kind`` for this group."""
+        """Latency and loads of ``kind`` for this group.
+
+        Groups that differ only in which nodes they are on must load the links of those alike.
+        """
         ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import sqrt
 from typing import Any
 
 from simulator.hardware.cluster import Cluster
@@ -21,30 +22,44 @@ Latency = tuple[float, float]
 
 def ring_latency(kind: str, found: Sequence[Sequence[int]], cluster: Cluster) -> Latency:
     """Of a ring through ``found``, the group's members by domain."""
+    if len(found) == 1:
+        return domain_latency(kind, found[0], cluster)
     n = sum(len(domain) for domain in found)
     passes = 2 if kind == "all_reduce" else 1
-    alpha, c = _in_domain(found[0], cluster)
-    if len(found) == 1:
-        measured: int = constants("collectives")["measured_members"]
-        return alpha * max(1.0, n / measured) * 1e-6, c * passes / 2 * 1e-6
     network = _over_network(cluster.network)
-    alpha += passes * network["step_us"] * (n - 1)
+    alpha = _in_domain(found[0], cluster)["alpha_us"] + passes * network["step_us"] * (n - 1)
     return alpha * 1e-6, passes * network["c_us"] * 1e-6
 
 
-def _in_domain(domain: Sequence[int], cluster: Cluster) -> Latency:
-    """alpha and c in us of an all_reduce inside one domain."""
+def domain_latency(kind: str, domain: Sequence[int], cluster: Cluster) -> Latency:
+    """Of a ring inside one domain, as measured end to end with eight members.
+
+    More members start later; fewer have a shorter pipeline to fill, so c goes with sqrt(p).
+    """
+    row = _in_domain(domain, cluster)
+    passes = 2 if kind == "all_reduce" else 1
+    measured: int = constants("collectives")["measured_members"]
+    alpha = row["alpha_us"] * max(1.0, len(domain) / measured)
+    c = row["c_us"] * min(1.0, sqrt((len(domain) - 1) / (measured - 1)))
+    return alpha * 1e-6, c * passes / 2 * 1e-6
+
+
+def _in_domain(domain: Sequence[int], cluster: Cluster) -> Any:
+    """The row with alpha and c in us of an all_reduce inside one domain."""
     known = constants("collectives")
-    if _over_pcie(domain, cluster):
-        return known["pcie"]["alpha_us"], known["pcie"]["c_us"]
+    slowest = _over_pcie(domain, cluster)
+    if slowest is not None:
+        fits = [row for row in known["pcie"] if slowest >= row["from_bytes_per_s"]]
+        return fits[-1]
     families = known["in_domain"]
-    row = families[lender(cluster.devices[domain[0]].gpu.family, families)]
-    return row["alpha_us"], row["c_us"]
+    return families[lender(cluster.devices[domain[0]].gpu.family, families)]
 
 
-def _over_pcie(domain: Sequence[int], cluster: Cluster) -> bool:
+def _over_pcie(domain: Sequence[int], cluster: Cluster) -> float | None:
+    """What the slowest PCIe link from member to member reaches; None where there is none."""
     routes = (cluster.route(source, target) for source, target in pairwise(domain))
-    return any(cluster.links[link].kind == "pcie" for route in routes for link in route)
+    links = (cluster.links[link] for route in routes for link in route)
+    return min((link.bytes_per_s for link in links if link.kind == "pcie"), default=None)
 
 
 def _over_network(network: str) -> Any:

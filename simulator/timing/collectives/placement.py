@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import groupby
 
 from simulator.hardware.cluster import Cluster
 
@@ -36,16 +35,36 @@ def domains(members: Sequence[int], cluster: Cluster) -> list[tuple[int, ...]]:
 
     A domain is a node, or several where NVLink spans them.
     """
-    devices = cluster.devices
-    ordered = sorted(members, key=lambda member: (devices[member].node, devices[member].local))
+    return list(_domains(tuple(members), Same(cluster)))
+
+
+@lru_cache(maxsize=16)
+def _domains(members: tuple[int, ...], same: Same) -> tuple[tuple[int, ...], ...]:
+    devices = same.cluster.devices
+    by_node: dict[int, list[int]] = {}
+    for member in members:
+        by_node.setdefault(devices[member].node, []).append(member)
     found: list[tuple[int, ...]] = []
-    for _, group in groupby(ordered, key=lambda member: devices[member].node):
-        node = tuple(group)
-        if found and not crosses_network(cluster, found[-1][0], node[0]):
+    for _, group in sorted(by_node.items()):
+        node = tuple(sorted(group, key=lambda member: devices[member].local))
+        if found and not _apart(devices[found[-1][0]].node, devices[node[0]].node, same):
             found[-1] += node
         else:
             found.append(node)
-    return found
+    return tuple(found)
+
+
+@lru_cache(maxsize=1 << 14)
+def _apart(node: int, other: int, same: Same) -> bool:
+    """Whether two nodes are in different domains; asked by many groups."""
+    first = _first_devices(same)
+    return crosses_network(same.cluster, first[node], first[other])
+
+
+@lru_cache(maxsize=16)
+def _first_devices(same: Same) -> dict[int, int]:
+    """By node."""
+    return {device.node: index for index, device in reversed([*enumerate(same.cluster.devices)])}
 
 
 def crosses_network(cluster: Cluster, source: int, target: int) -> bool:

@@ -14,21 +14,19 @@ def elementwise_seconds(kernel: Elementwise, gpu: Gpu) -> float:
     """Seconds of ``kernel`` alone on ``gpu``: 3 us + bytes / (h · HBM).
 
     h by kind is in ``data/kernels.json`` with its source; FLOPs do not count. A copy from or to
-    host memory goes at the rate of the GPU's PCIe link.
+    host memory goes at what the GPU's way there gives it while its neighbours copy too, or, where
+    it stands in no node, at what its family's PCIe link does.
     """
-    rate = _host_rate(kernel.kind, gpu.family)
-    if rate is not None:
-        return kernel.written / rate
+    if kernel.kind in constants("kernels")["host_copies"]["kinds"]:
+        return kernel.written / (gpu.host_bytes_per_s or _host_rate(gpu.family))
     t0, h = _class(kernel.kind)
     return t0 + (kernel.read + kernel.written) / (h * gpu.hbm_bytes_per_s)
 
 
 @cache
-def _host_rate(kind: str, family: str) -> float | None:
-    """Bytes per second of a copy between host and device; None for other kinds."""
+def _host_rate(family: str) -> float:
+    """Bytes per second of a copy between host and device, over a family's PCIe link."""
     known = constants("kernels")["host_copies"]
-    if kind not in known["kinds"]:
-        return None
     rate: float = known["bytes_per_s"].get(family, known["default"])
     return rate
 
