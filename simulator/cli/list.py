@@ -43,7 +43,13 @@ def _topologies() -> list[Row]:
     from simulator.hardware.topologies import find_topology, topology_names
 
     return [
-        {"name": name, "GPUs a node": spec.gpus_per_node, "gpu": spec.gpu}
+        {
+            "name": name,
+            "GPUs a node": spec.gpus_per_node,
+            "gpu": spec.gpu,
+            "USD/h a node": f"{spec.price.usd_per_hour:.2f}" if spec.price else "",
+            "price as of": spec.price.as_of if spec.price else "",
+        }
         for name in topology_names()
         for spec in [find_topology(name)]
     ]
