@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check bench clean
+.PHONY: help demo test test-all check bench oracle clean
 
 help: ## Say what each target does
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -30,8 +30,11 @@ check: .venv/.dev ## Lint, check the format, the types and who may import whom
 bench: .venv/.dev ## Print how long the work takes, with the targets beside it
 	$(BIN)/python -m pytest -m bench
 
+oracle: .venv-oracle/.ready ## Ask real PyTorch what a training run allocates: CASE=NAME, or DO="record NAME"
+	@PYTHONPATH=tests/oracle .venv-oracle/bin/python -m recorder $(or $(DO),$(if $(CASE),ask $(CASE),list))
+
 clean: ## Remove the environment and everything that was built
-	rm -rf .venv out build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks
+	rm -rf .venv .venv-oracle out build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -47,4 +50,11 @@ clean: ## Remove the environment and everything that was built
 .venv/.dev: pyproject.toml | .venv/.core
 	@echo "Installing the tools of the tests and checks into .venv (once, about a minute)"
 	@$(PIP) install --editable '.[dev]'
+	@touch $@
+
+.venv-oracle/.ready: tests/oracle/requirements.txt $(wildcard tests/oracle/shim/*)
+	@echo "Installing PyTorch for the recorder into .venv-oracle (once, some minutes; needs g++)"
+	@$(PYTHON) -m venv .venv-oracle
+	@.venv-oracle/bin/python -m pip --disable-pip-version-check --quiet install -r tests/oracle/requirements.txt
+	@.venv-oracle/bin/python tests/oracle/shim/build.py .venv-oracle/fake_cuda.so
 	@touch $@

@@ -41,6 +41,17 @@ MODELS = {
         vocab=2048,
         head_dim=32,
     ),
+    "titan:odd": ModelConfig(
+        name="odd",
+        family="llama",
+        layers=3,
+        hidden=200,
+        ffn=555,
+        heads=5,
+        kv_heads=1,
+        vocab=1999,
+        head_dim=40,
+    ),
 }
 
 CATEGORY = {
@@ -74,16 +85,36 @@ PHASE = {
 CHECKPOINTING = {
     "none": "none",
     "full": "full",
-    "full_noearly": "full",
     "selective_op": "selective-op",
     "selective_2": "every-2",
+    "selective_3": "every-3",
 }
+"""The recorder's modes -> ours; with ``_noearly`` behind they recompute to the end."""
+
+WRAP = {
+    "titan": "torchtitan",
+    "titan_oldlast": "torchtitan",
+    "block_root": "block",
+    "oldtitan": "block",
+    "none": "none",
+}
+
+PATTERNS = {
+    "torchtitan": {"embedding": "tok_embeddings", "blocks": "layers.*", "head": "norm, output"},
+    "hf": {
+        "embedding": "model.embed_tokens",
+        "blocks": "model.layers.*",
+        "head": "model.norm, lm_head",
+    },
+}
+"""The parts that the recorder wraps by name -> modules, by style of model (hf: Llama's)."""
 
 OPTIMIZER = {
     "adamw_fused": ("adamw", "fused"),
     "adamw_foreach": ("adamw", "foreach"),
     "adamw_loop": ("adamw", "for-loop"),
     "sgdm": ("sgd", "foreach"),
+    "sgdm_loop": ("sgd", "for-loop"),
     None: ("adamw", "fused"),
 }
 
@@ -96,21 +127,30 @@ def runs() -> dict[str, Any]:
     return loaded
 
 
-def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
-    """A recorder's configuration in our words."""
-    model = MODELS[config["model"]]
-    model = replace(
-        model,
-        rms_norm="fused" if config["fused_rms"] else "composite",
-        kv_expand=not config["gqa_native"],
-        layers=config["n_layers"] or model.layers,
-    )
+def model_of(config: dict[str, Any]) -> ModelConfig:
+    """The model of a recorder's configuration: torchtitan's style, or transformers' by preset."""
+    attention = config["attn"] if config["attn"] in ("efficient", "eager") else "sdpa"
+    if config["model"] in MODELS:
+        return replace(
+            MODELS[config["model"]],
+            rms_norm="fused" if config["fused_rms"] else "composite",
+            kv_expand=not config["gqa_native"],
+            layers=config["n_layers"] or MODELS[config["model"]].layers,
+            attention=attention,
+        )
+    preset = PRESETS[config["model"]]
+    layers = config["n_layers"] or preset.layers
+    window = None if preset.family == "phi3" else preset.window  # recorded without a window
+    return replace(preset, style="hf", attention=attention, layers=layers, window=window)
+
+
+def precision_of(config: dict[str, Any]) -> Precision:
+    """The precision of a recorder's configuration; what it leaves out is as stored."""
     dtype: dict[str | None, DType | None] = {**SHORT_NAMES, None: None}
     stored = dtype[config["master"]]
     assert stored is not None
     compute = dtype[config["param_dtype"]] or stored
-    optimizer, implementation = OPTIMIZER[config["opt"]]
-    precision = Precision(
+    return Precision(
         name="recorded",
         parameters=stored,
         compute=compute,
@@ -120,13 +160,28 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
         moments=stored,
         autocast=DType.BF16 if config["autocast"] else None,
     )
+
+
+def wrap_of(config: dict[str, Any], model: ModelConfig) -> str | tuple[str, ...]:
+    """The wrapping of a recorder's configuration, its parts by the model's names for them."""
+    wrap = config["wrap"]
+    if isinstance(wrap, str):
+        return WRAP[wrap]
+    return tuple(PATTERNS[model.style][part] for part in wrap)
+
+
+def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
+    """A recorder's configuration in our words."""
+    model = model_of(config)
+    optimizer, implementation = OPTIMIZER[config["opt"]]
     replicas = config["hsdp"] or 1
+    ac = config["ac"]
     plan = Plan(
         parallelism=Parallelism(
             dp_replicate=replicas,
             dp_shard=config["ws"] // replicas,
             fsdp=Fsdp(
-                wrap="block" if config["wrap"] in ("block_root", "oldtitan") else "torchtitan",
+                wrap=wrap_of(config, model),
                 reshard_after_forward=config["reshard"],
                 reshard_last_block=config["wrap"] not in ("titan_oldlast", "oldtitan"),
                 reshard_after_backward=config["reshard_after_backward"],
@@ -138,12 +193,12 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
             seq_len=config["seq"],
             micro_batch=config["mb"],
             grad_accum=config["grad_accum"],
-            precision=precision,
+            precision=precision_of(config),
             optimizer=optimizer,
             optimizer_implementation=implementation,
             clip_grad_norm=1.0 if config["clip"] else None,
-            activation_checkpointing=CHECKPOINTING[config["ac"]],
-            early_stop=config["ac"] != "full_noearly",
+            activation_checkpointing=CHECKPOINTING[ac.removesuffix("_noearly")],
+            early_stop=not ac.endswith("_noearly"),
             attention=config["attn"],
         ),
         offload_parameters=config["cpu_offload"],

@@ -31,6 +31,7 @@ class Bodies:
         self.framework, self.loss = framework, loss
         self.kept_lent = frozenset().union(*(kept_borrows(unit.kind) for unit in units))
         self.lent_output = lent_output(decoder)
+        self.head_wrapped = units[-1].kind.wrapped
         first = units[1].kind
         if self.lent_output is not None and first.graph.input in first.recompute.kept:
             self.kept_lent |= {self.lent_output}
@@ -129,7 +130,8 @@ class Bodies:
             self.framework.begin_backward(w, ahead)
             ahead = None
         self._backward(w, self.loss, Gradient(slot, holders=2), {}, returns=False)
-        self.framework.begin_backward(w, ahead)
+        if not self.head_wrapped:
+            self.framework.begin_backward(w, ahead)
 
     def backward(
         self,
@@ -148,6 +150,8 @@ class Bodies:
         """
         if kind.wrapped:
             self.framework.pre_backward(w, kind, ahead, first=first)
+            if kind.name == "head":  # its hook on the logits was registered before the root's
+                self.framework.begin_backward(w, None)
         existing = {}
         if self.framework.adds_in_place(micro):
             existing = {
@@ -158,7 +162,7 @@ class Bodies:
             }
         incoming = Gradient(w.shared("own", "grad"))
         gradients = self._backward(w, kind, incoming, existing, returns=returns)
-        if kind.wrapped:
+        if kind.wrapped and not self.framework.deferred(kind):
             self.framework.post_backward(w, kind, gradients, pending, micro)
         elif not existing:
             self._leave_to_root(w, kind, gradients, micro)

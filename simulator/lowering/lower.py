@@ -164,7 +164,8 @@ class _Lowering:
             self._backward_unit(place, micro, index, left[0] if left else None, pending)
             if unit.kind.wrapped and micro.reduce:
                 pending = unit
-        last = self.wrapped[0] if self.wrapped and micro.reduce else None
+        reduced = [unit for unit in self.wrapped if not self.framework.deferred(unit.kind)]
+        last = reduced[0] if reduced and micro.reduce else None
         self.a.call(
             ("backward", "end", micro),
             partial(self.bodies.end_backward, micro=micro, pending=last is not None),

@@ -42,6 +42,18 @@ class Fsdp:
     sync_every_micro_batch: bool = True
     forward_prefetch: int = 0
 
+    def reshards_to(self, shard: int) -> bool | int:
+        """``reshard_after_forward`` over ``shard`` ranks: 1 is False, all of them is True.
+
+        Source: torch/distributed/fsdp/_fully_shard/_fsdp_init.py, ``_get_post_forward_mesh_info``.
+        """
+        after = self.reshard_after_forward
+        if isinstance(after, bool):
+            return after
+        if after == 1:
+            return False
+        return True if after == shard else after
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallelism:

@@ -51,8 +51,8 @@ def _of_fsdp(plan: Plan, model: ModelConfig) -> Iterator[Dead]:
         yield "parallelism.fsdp.reshard_after_backward", True, why
     if fsdp.wrap == "none" or isinstance(fsdp.wrap, tuple):
         yield from _of_unwrapped(plan)
-    if fsdp.reshard_after_forward is False:
-        why = ": no block is resharded (reshard_after_forward: false)"
+    if fsdp.reshards_to(plan.parallelism.dp_shard) is False:
+        why = f": no block is resharded (reshard_after_forward: {fsdp.reshard_after_forward})"
         yield "parallelism.fsdp.reshard_last_block", None, why
 
 

@@ -89,13 +89,12 @@ def _rest(known: int, world: int, axis: str, tree: Map, mistakes: Mistakes) -> i
 def _check_slices(section: FsdpSection, shard: int, tree: Map, mistakes: Mistakes) -> None:
     """``reshard_after_forward: N`` cuts dp_shard into groups of N ranks."""
     after = section.reshard_after_forward
-    if isinstance(after, bool) or (after < shard and shard % after == 0):
+    if isinstance(after, bool) or shard % after == 0:
         return
-    allowed = [str(n) for n in range(2, min(shard, 4097)) if shard % n == 0]
-    text = f"found {after}, which is no proper divisor of dp_shard = {shard}"
-    hint = "; true reshards to all ranks" if after == shard else ""
+    allowed = [str(n) for n in range(1, min(shard, 4096) + 1) if shard % n == 0]
+    text = f"found {after}, which does not divide dp_shard = {shard}"
     where = ("parallelism", "fsdp", "reshard_after_forward")
-    mistakes.at(tree, where, f"{text}; allowed: {', '.join(['true', 'false', *allowed])}{hint}")
+    mistakes.at(tree, where, f"{text}; allowed: {', '.join(['true', 'false', *allowed])}")
 
 
 def _fsdp(section: FsdpSection, wrap: str, software: Software) -> Fsdp:

@@ -63,6 +63,9 @@ class Framework(Protocol):
     def pre_backward(self, w: BlockWriter, kind: Kind, ahead: Kind | None, *, first: bool) -> None:
         """Before a unit's backward; ``ahead`` runs next. ``first``: no group ran before."""
 
+    def deferred(self, kind: Kind) -> bool:
+        """Whether a wrapped unit's ``post_backward`` waits for the end of backward."""
+
     def adds_in_place(self, micro: MicroStep) -> bool:
         """Whether autograd adds into gradients that an earlier micro-step left."""
 

@@ -12,7 +12,7 @@ from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Buffer, Decoder, Shape
 from simulator.model.graph import Graph
-from simulator.model.ops.attention import efficient_attention, expand_heads, flash_attention
+from simulator.model.ops.attention import efficient_attention, flash_attention, repeat_heads
 from simulator.model.ops.elementwise import add, mul, silu
 from simulator.model.ops.embedding import embedding
 from simulator.model.ops.linear import linear
@@ -96,8 +96,8 @@ def _attention(b: GraphBuilder, x: int, config: ModelConfig) -> int:
             raise UnsupportedError(
                 "the efficient kernel takes all heads alone: set kv_expand: true"
             )
-        if config.kv_expand and config.heads > config.kv_heads:
-            k, v = expand_heads(b, k, config.heads, "k"), expand_heads(b, v, config.heads, "v")
+        if config.kv_expand:
+            k, v = repeat_heads(b, k, config.heads, "k"), repeat_heads(b, v, config.heads, "v")
         if config.attention == "efficient":
             out = efficient_attention(b, q, k, v, None, "attention")
         else:

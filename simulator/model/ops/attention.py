@@ -13,9 +13,18 @@ FLASH_MAX_HEAD_DIM = 256
 """Source: ``check_head_dim_size_flash``, ATen/native/transformers/cuda/sdp_utils.cpp."""
 
 
-def expand_heads(b: GraphBuilder, x: int, heads: int, name: str) -> int:
-    """Copy [b, s, kv_heads, d] to all heads: keeps nothing; backward sums over the copies."""
-    batch, seq, _, head_dim = shape = b.of(x).shape
+def repeat_heads(b: GraphBuilder, x: int, heads: int, name: str) -> int:
+    """``repeat_kv`` of [b, s, kv_heads, d]: expand and reshape; backward sums over the repeats.
+
+    A copy to all heads that keeps nothing; of one head a view.
+    """
+    batch, seq, kv_heads, head_dim = shape = b.of(x).shape
+    if kv_heads == heads:
+        return x
+    if kv_heads == 1:
+        rule = Rule(f"{name}.expand")
+        rule.make("sum", shape, b.of(x).dtype, value=x, read=b.bytes(x) * heads)
+        return b.view(x, f"{name}.expanded", (batch, seq, heads, head_dim), rule)
     out = b.value(f"{name}.expanded", (batch, seq, heads, head_dim), b.of(x).dtype)
     small, large = b.bytes(x), b.bytes(out)
     b.op(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise
 from simulator.model.builder import Frame, GraphBuilder
-from simulator.model.ops.attention import efficient_attention, expand_heads, flash_attention
+from simulator.model.ops.attention import efficient_attention, flash_attention, repeat_heads
 from simulator.model.ops.elementwise import cast
 from simulator.model.ops.linear import batched_product
 from simulator.model.ops.plain import plain
@@ -126,19 +126,6 @@ class Eager:
                 return cast(b, softmax(b, wide, "softmax"), dtype, "weights")
             weights = softmax(b, scores, "softmax")
             return weights if b.of(weights).dtype is dtype else cast(b, weights, dtype, "weights")
-
-
-def repeat_heads(b: GraphBuilder, x: int, heads: int, name: str) -> int:
-    """``repeat_kv``: a copy to all heads; of one head a view, whose gradient is summed."""
-    batch, seq, kv_heads, head_dim = b.of(x).shape
-    if kv_heads == heads:
-        return x
-    if kv_heads > 1:
-        return expand_heads(b, x, heads, name)
-    rule = Rule(f"{name}.expand")
-    size = b.bytes(x) * heads
-    rule.make("sum", b.of(x).shape, b.of(x).dtype, value=x, read=size)
-    return b.view(x, f"{name}.expanded", (batch, seq, heads, head_dim), rule)
 
 
 def softmax(b: GraphBuilder, x: int, name: str) -> int:

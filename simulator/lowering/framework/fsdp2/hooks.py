@@ -21,6 +21,7 @@ class Fsdp2:
     def __init__(self, plan: Plan, units: Sequence[Unit]) -> None:
         self.options = plan.parallelism.fsdp
         self.setting = setting_of(plan)
+        self._after = self.options.reshards_to(self.setting.world)
         self.gather, self.reduce = Gather(self.setting), Reduce(self.setting)
         self._units = units
         self._root = root_group(units, self.setting.world)
@@ -36,10 +37,9 @@ class Fsdp2:
 
     def kept(self, kind: Kind) -> int | None:
         """The k of ``reshard_after_forward=k``, for units that reshard to a slice."""
-        after = self.options.reshard_after_forward
-        if isinstance(after, bool) or not self.reshards(kind):
+        if isinstance(self._after, bool) or not self.reshards(kind):
             return None
-        return after
+        return self._after
 
     def reshards(self, kind: Kind) -> bool:
         """Whether a unit drops its gathered parameters after forward.
@@ -49,7 +49,15 @@ class Fsdp2:
         """
         if kind.name == "head" or (kind.last and not self.options.reshard_last_block):
             return False
-        return self.options.reshard_after_forward is not False
+        return self._after is not False
+
+    def deferred(self, kind: Kind) -> bool:
+        """Whether a wrapped unit's ``post_backward`` comes after the root's.
+
+        No gradient reaches the embedding's input, so autograd calls no hook there: the root's
+        final callback does, root first.
+        """
+        return self.root and kind.wrapped and kind.name == "embedding"
 
     def gathered_ahead(self, unit: int) -> Sequence[int]:
         """``set_modules_to_forward_prefetch``: each block gathers the next few blocks."""
@@ -187,7 +195,7 @@ class Fsdp2:
         w.mark(f"post_bwd.begin:{kind.fqn}")
         group = self.group(kind)
         slots = [gradients[member.name] for member in group.members]
-        self._post_backward(w, group, slots, micro, pending=pending is not None)
+        self._post_backward(w, group, slots, micro, pending="pending" if pending else None)
         w.mark(f"post_bwd.end:{kind.fqn}")
 
     def _post_backward(
@@ -197,8 +205,10 @@ class Fsdp2:
         gradients: Sequence[int],
         micro: MicroStep,
         *,
-        pending: bool,
+        pending: str | None,
+        waited: bool = False,
     ) -> None:
+        """``pending``: role of the reduction in flight; ``waited``: for the final callback."""
         if micro.accumulated:
             if self.reduce.converts:
                 self.reduce.accumulate(w, group, gradients)
@@ -206,38 +216,48 @@ class Fsdp2:
         if micro.reshard:
             self.gather.reshard(w, group)
         if micro.reduce:
-            if pending:
-                self.reduce.drop_input(w)
+            if pending is not None:
+                self.reduce.drop_input(w, pending)
             self.reduce.reduce(w, group, gradients, micro)
         elif not micro.accumulated and self.reduce.converts:
             self.reduce.convert(w, group, gradients)
-        elif not micro.accumulated and group is not self._root:
+        elif not micro.accumulated and not waited:
             self.reduce.keep(w, group, gradients)
 
     def end_backward(self, w: BlockWriter, pending: bool, micro: MicroStep) -> None:
-        """``_root_post_backward_final_callback``: the root's own group, then the last reduction."""
+        """``_root_post_backward_final_callback``: groups that wait for it, the last reduction."""
+        last = "pending" if pending else None
+        retaining = [unit.label for unit in self._units if unit.kind.wrapped]
         if self._root is not None:
-            w.mark("post_bwd.begin:root")
-            word = self.waits_as(micro)
-            slots = []
-            if not self.adds_in_place(micro):
-                slots = [w.shared(m.home, f"{word}.{m.name}") for m in self._root.members]
-            self._post_backward(w, self._root, slots, micro, pending=pending)
-            w.mark("post_bwd.end:root")
-        if not micro.reduce:
+            last = self._waited(w, "root", self._root, last, micro)
+            retaining.insert(0, "root")
+        deferred = [unit for unit in self._units if self.deferred(unit.kind)]
+        for unit in deferred:
+            if micro.reduce:
+                self._finalize(w, "root", [retaining.pop(0)], micro)
+            last = self._waited(w, unit.kind.fqn, self.group(unit.kind, unit.label), last, micro)
+        if not micro.reduce or last is None:
             return
-        last = "pending" if self._root is None else "root"
-        w.wait(w.event(last, "post_reduced"), Stream.COMPUTE)
-        self._drop_retained(w)
-        w.wait(w.event(last, "reduced"), Stream.COMPUTE)
-        w.free(w.shared(last, "reduce_input"))
+        self._finalize(w, last, retaining, micro)
+        self.reduce.drop_input(w, last)
 
-    def _drop_retained(self, w: BlockWriter) -> None:
-        """``finalize_backward`` drops each group's all-reduced buffer (HSDP that casts)."""
-        setting = self.setting
-        if setting.replicas > 1 and setting.reduce is not setting.gradient:
-            roles = ["root"] if self._root is not None else []
-            roles += [unit.label for unit in self._units if unit.kind.wrapped]
+    def _waited(
+        self, w: BlockWriter, fqn: str, group: Group, pending: str | None, micro: MicroStep
+    ) -> str:
+        """The ``post_backward`` of a group that waited for the final callback; its role."""
+        w.mark(f"post_bwd.begin:{fqn}")
+        word = self.waits_as(micro)
+        slots = []
+        if not self.adds_in_place(micro):
+            slots = [w.shared(m.home, f"{word}.{m.name}") for m in group.members]
+        self._post_backward(w, group, slots, micro, pending=pending, waited=True)
+        w.mark(f"post_bwd.end:{fqn}")
+        return group.role
+
+    def _finalize(self, w: BlockWriter, last: str, roles: Sequence[str], micro: MicroStep) -> None:
+        """``finalize_backward``: wait for the last reduction; what HSDP retained goes."""
+        w.wait(w.event(last, "post_reduced"), Stream.COMPUTE)
+        if self.reduce.retained(micro):
             w.free_all(w.shared(role, "reduced") for role in roles)
 
     def zero_grad(self, w: BlockWriter, kind: Kind | None) -> None:

@@ -50,10 +50,19 @@ class Reduce:
         for member, slot in zip(group.members, gradients, strict=True):
             w.promote(slot, member.home, f"accumulated.{member.name}")
 
-    def drop_input(self, w: BlockWriter) -> None:
+    def becomes_gradients(self, micro: MicroStep) -> bool:
+        """Whether the reduced buffer itself is the gradients: not cast, added or taken away."""
+        aliased = self.s.reduce is self.s.gradient
+        return aliased and not micro.summed and not self.s.offload
+
+    def retained(self, micro: MicroStep) -> bool:
+        """HSDP holds each group's all-reduced buffer until backward ends (``AllReduceState``)."""
+        return self.s.replicas > 1 and not self.becomes_gradients(micro)
+
+    def drop_input(self, w: BlockWriter, role: str) -> None:
         """The compute stream, which will reuse the memory, waits for the reduce-scatter first."""
-        w.wait(w.event("pending", "reduced"), Stream.COMPUTE)
-        w.free(w.shared("pending", "reduce_input"))
+        w.wait(w.event(role, "reduced"), Stream.COMPUTE)
+        w.free(w.shared(role, "reduce_input"))
 
     def reduce(
         self, w: BlockWriter, group: Group, gradients: Sequence[int], micro: MicroStep
@@ -79,9 +88,7 @@ class Reduce:
 
     def _reduce_scatter(self, w: BlockWriter, group: Group, size: int, micro: MicroStep) -> None:
         """The reduced shard becomes the gradients, or is cast to them, or is added to them."""
-        aliased = self.s.reduce is self.s.gradient
-        becomes = aliased and not micro.summed and not self.s.offload
-        retained = self.s.replicas > 1 and not aliased
+        becomes, retained = self.becomes_gradients(micro), self.retained(micro)
         category = Category.GRADIENTS if becomes else Category.REDUCE_SCATTER
         output = flat("reduced", group.numel, self.s.reduce, category, group.last)
         slot = None
@@ -94,11 +101,12 @@ class Reduce:
         if self.s.replicas > 1:
             after = Stream.ALL_REDUCE
             self._all_reduce(w, group, output.requested)
-        if not aliased:
+        if self.s.reduce is not self.s.gradient:
             self._cast(w, group, slot, after, micro, retained=retained)
         elif not becomes:
             self._consume(w, output.requested, group, after)
-            w.free(slot)
+            if not retained:
+                w.free(slot)
         w.record(w.event(group.role, "post_reduced"), after)
 
     def _scatter(self, w: BlockWriter, group: Group, size: int) -> None:
@@ -140,7 +148,7 @@ class Reduce:
         *,
         retained: bool,
     ) -> None:
-        """``_to_dtype_if_needed``; HSDP retains the all-reduced buffer until backward ends."""
+        """``_to_dtype_if_needed``."""
         becomes = not micro.summed and not self.s.offload
         tensor = flat("gradients", group.numel, self.s.gradient, Category.GRADIENTS, group.last)
         gradients = w.alloc(

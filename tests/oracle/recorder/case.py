@@ -1,0 +1,74 @@
+"""A case: one training configuration. Its fields are the keys of ``config`` in a recording."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeAlias
+
+Scalar: TypeAlias = str | int | float | bool | None
+SINCE = ("framework", "options")
+"""Fields that a recording names only where they are not as usual: older recordings lack them."""
+
+STEPS = 2
+"""Steps of a recording: states are born in the first, the second is as all that follow."""
+PURE_BF16: dict[str, Any] = {"master": "bf16", "param_dtype": None, "reduce_dtype": None}
+"""Stored, computed and reduced in bf16."""
+AS_STORED: dict[str, Any] = {"param_dtype": None, "reduce_dtype": None}
+"""No mixed precision of FSDP's: fp32 throughout, or autocast."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is trained, and how.
+
+    ``model``: ``titan:NAME`` or ``hf:NAME``, of ``recorder.models``. ``ws``: ranks; ``hsdp``: how
+    many replicas they make. ``mb``: sequences of ``seq`` tokens a rank and micro-step.
+    ``ac``: ``none``, ``full``, ``selective_op`` or ``selective_N`` (every N-th block), with
+    ``_noearly`` to recompute to the end. ``reshard`` is ``reshard_after_forward``; dtypes are
+    ``bf16``, ``fp32`` or None for "as stored", ``master`` being the stored one. ``wrap``: see
+    ``recorder.frameworks.fsdp2``. ``opt``: a name of ``recorder.optimizers``, None to step none.
+    ``framework``: ``fsdp2``, ``fsdp1`` or ``ddp``; ``options`` are its own.
+    """
+
+    model: str = "titan:debug"
+    ws: int = 8
+    mb: int = 2
+    seq: int = 512
+    ac: str = "none"
+    reshard: bool | int = True
+    param_dtype: str | None = "bf16"
+    reduce_dtype: str | None = "fp32"
+    master: str = "fp32"
+    wrap: str | tuple[str, ...] = "titan"
+    opt: str | None = "adamw_fused"
+    clip: bool = False
+    fused_rms: bool = True
+    gqa_native: bool = False
+    n_layers: int | None = None
+    grad_accum: int = 1
+    ga_sync: bool = True
+    reshard_after_backward: bool = True
+    hsdp: int | None = None
+    cpu_offload: bool = False
+    prefetch_fwd: int = 0
+    autocast: bool = False
+    attn: str = "flash"
+    framework: str = "fsdp2"
+    options: tuple[tuple[str, Scalar], ...] = ()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The case as a recording names it."""
+        found = {**asdict(self), "options": dict(self.options)}
+        usual = {field.name: field.default for field in fields(self)}
+        for name in SINCE:
+            if getattr(self, name) == usual[name]:
+                del found[name]
+        if isinstance(self.wrap, tuple):
+            found["wrap"] = list(self.wrap)
+        return found
+
+    @property
+    def option(self) -> dict[str, Scalar]:
+        """The framework's own options."""
+        return dict(self.options)

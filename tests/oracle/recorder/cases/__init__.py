@@ -1,0 +1,19 @@
+"""The cases by name; ``MERGED`` are those whose recordings tests read."""
+
+from __future__ import annotations
+
+from recorder.case import Case
+from recorder.cases.hostile import HOSTILE
+from recorder.cases.hugging_face import HOSTILE_HUGGING_FACE, HUGGING_FACE
+from recorder.cases.others import OTHERS
+from recorder.cases.real import REAL
+from recorder.cases.small import SMALL
+
+MERGED: dict[str, Case] = {
+    **REAL,
+    **SMALL,
+    **HOSTILE,
+    **HUGGING_FACE,
+    **HOSTILE_HUGGING_FACE,
+}
+CASES: dict[str, Case] = {**MERGED, **OTHERS}

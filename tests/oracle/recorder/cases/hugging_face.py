@@ -1,0 +1,73 @@
+"""Published models by transformers' classes, three layers of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recorder.case import AS_STORED, PURE_BF16, Case
+
+
+def _hf(model: str, **settings: Any) -> Case:
+    usual = {"mb": 1, "seq": 2048, "wrap": "block_root", "n_layers": 3}
+    return Case(**{**usual, "model": f"hf:{model}", **settings})
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "mistral_7b": {"model": "mistral-7b", "seq": 4096},
+    "qwen2.5_7b": {"model": "qwen2.5-7b", "mb": 2},
+    "qwen3_8b": {"model": "qwen3-8b", "mb": 2},
+    "llama3.2_1b": {"model": "llama-3.2-1b"},
+    "phi4": {"model": "phi-4"},
+    "llama3_8b": {"model": "llama-3.1-8b"},
+    "qwen2.5_0.5b": {"model": "qwen2.5-0.5b", "mb": 2},
+    "gpt2_flash": {"model": "gpt2", "mb": 2, "seq": 1024},
+    "gpt2_eager": {"model": "gpt2", "mb": 2, "seq": 512, "attn": "eager"},
+    "gpt_neox_20b_flash": {"model": "gpt-neox-20b", "mb": 2, "seq": 1024},
+    "gemma2_9b_eager": {"model": "gemma-2-9b", "mb": 2, "seq": 1024, "attn": "eager"},
+    "llama3_8b_eager": {"model": "llama-3.1-8b", "mb": 2, "seq": 1024, "attn": "eager"},
+    "gpt_neox_20b_eager": {"model": "gpt-neox-20b", "mb": 2, "seq": 512, "attn": "eager"},
+    "phi3_mini_eager": {"model": "phi-3-mini", "mb": 2, "seq": 512, "attn": "eager"},
+}
+_SMALL = {"model": "llama-3.2-1b", "seq": 1024}
+HUGGING_FACE = {
+    **{
+        f"{name}_{ac}": _hf(ac=ac, **shape)
+        for ac in ("full", "none", "selective_op")
+        for name, shape in SHAPES.items()
+    },
+    "llama3.2_1b_ga2": _hf(ac="full", grad_accum=2, **_SMALL),
+    "llama3.2_1b_ga2_nosync": _hf(ac="full", grad_accum=2, ga_sync=False, **_SMALL),
+    "llama3.2_1b_pure": _hf(opt="adamw_foreach", clip=True, **_SMALL, **PURE_BF16),
+}
+_TINY = {"model": "qwen2.5-0.5b", "seq": 512}
+_GPT2 = {"model": "gpt2", "seq": 300, "mb": 3}
+_LLAMA_2 = {"model": "llama-2-7b", "seq": 512}
+HOSTILE_HUGGING_FACE = {
+    "llama2_7b_titan_wrap_reshard2": _hf(wrap="titan", reshard=2, **_LLAMA_2),
+    "llama2_7b_titan_wrap_oldlast_selective_op": _hf(
+        wrap="titan_oldlast", ac="selective_op", **_LLAMA_2
+    ),
+    "llama2_7b_blocks_head_ws6_full": _hf(wrap=("blocks", "head"), ws=6, ac="full", **_LLAMA_2),
+    "qwen2.5_0.5b_wrap_none_ga2_nosync": _hf(wrap="none", grad_accum=2, ga_sync=False, **_TINY),
+    "qwen2.5_0.5b_hsdp2x4_bf16_ga2": _hf(
+        hsdp=2, reduce_dtype="bf16", grad_accum=2, ac="full", **_TINY
+    ),
+    "qwen2.5_0.5b_every2_noearly_prefetch1": _hf(ac="selective_2_noearly", prefetch_fwd=1, **_TINY),
+    "qwen2.5_0.5b_fp32_eager": _hf(attn="eager", **AS_STORED, **_TINY),
+    "qwen2.5_0.5b_autocast_full": _hf(autocast=True, ac="full", **AS_STORED, **_TINY),
+    "gpt2_ws7_clip_foreach_full_noearly": _hf(
+        ws=7, clip=True, opt="adamw_foreach", ac="full_noearly", **_GPT2
+    ),
+    "gpt2_pure_bf16_noreshard_sgdm": _hf(reshard=False, opt="sgdm", **PURE_BF16, **_GPT2),
+    "gpt2_eager_offload_bf16": _hf(
+        attn="eager", cpu_offload=True, opt=None, reduce_dtype="bf16", **_GPT2
+    ),
+    "gpt2_autocast": _hf(autocast=True, **AS_STORED, **_GPT2),
+    "mpt_7b_eager_ga3_nosync": _hf(
+        model="mpt-7b", seq=256, attn="eager", grad_accum=3, ga_sync=False, ac="full"
+    ),
+    "phi3_mini_reshard4_selective_op": _hf(
+        model="phi-3-mini", seq=512, reshard=4, ac="selective_op"
+    ),
+    "gpt_neox_20b_one_layer_ws1": _hf(model="gpt-neox-20b", seq=256, n_layers=1, ws=1),
+}

@@ -1,0 +1,112 @@
+"""What the CUDA dispatcher would choose.
+
+A CPU build has no CUDA kernels. Where an operator has one and also a decomposition, dispatch would
+fall to the decomposition, with other saved tensors than on a GPU; a kernel that is registered and
+never called (tensors are fake) restores the choice. ``F.scaled_dot_product_attention`` and
+``F.dropout`` choose in C++ by asking the device, so the choice is made here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.cuda.amp.common
+import torch.nn.functional as functional
+from torch import Tensor
+
+aten = torch.ops.aten
+
+ONLY_ON_CUDA = (
+    "_fused_rms_norm",
+    "silu_backward",
+    "mish_backward",
+    "native_channel_shuffle",
+)
+_LIBRARY = torch.library.Library("aten", "IMPL")
+_COMPOSITE_ATTENTION = functional.scaled_dot_product_attention
+BACKENDS = ("flash", "efficient", "math")
+_HALF = (torch.bfloat16, torch.float16)
+FLASH_ALIGNMENT = 8
+"""The flash kernels take head sizes that are multiples of this; others are padded first."""
+
+
+class Backend:
+    """Which attention kernels may be chosen: ``flash``, ``efficient`` or ``math``."""
+
+    chosen = "flash"
+
+
+def choose(attention: str) -> None:
+    """Set the backend; ``eager`` is the model's own affair."""
+    Backend.chosen = attention if attention in BACKENDS else "flash"
+
+
+def install() -> None:
+    """Register the kernels and let this module choose attention and dropout."""
+    for name in ONLY_ON_CUDA:
+        _LIBRARY.impl(name, _never_called, "CUDA")
+    torch.cuda.amp.common.amp_definitely_not_available = lambda: False
+    torch.cuda.is_bf16_supported = lambda *_, **__: True
+    torch.cuda.get_device_capability = lambda *_, **__: (9, 0)
+    functional.scaled_dot_product_attention = attention
+    functional.dropout = dropout
+
+
+def _never_called(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("a fake tensor reached a real kernel")
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """``native_dropout``, which keeps a mask of one byte an element."""
+    if not training or p == 0:
+        return input
+    return aten.native_dropout(input, p, True)[0]
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Flash for half precision without a mask, else efficient; math where neither can."""
+    if torch.is_autocast_enabled("cuda") and Backend.chosen != "math":
+        dtype = torch.get_autocast_dtype("cuda")
+        query, key, value = (tensor.to(dtype) for tensor in (query, key, value))
+    grouped = enable_gqa and key.shape[1] != query.shape[1]
+    half = attn_mask is None and query.dtype in _HALF
+    if Backend.chosen == "flash" and half:
+        return _flash(query, key, value, dropout_p, is_causal, scale)
+    if Backend.chosen == "math" or grouped:
+        return _COMPOSITE_ATTENTION(
+            *(query, key, value, attn_mask, dropout_p, is_causal),
+            scale=scale,
+            enable_gqa=enable_gqa,
+        )
+    bias = None if attn_mask is None else _bias(attn_mask, query, key)
+    efficient = aten._scaled_dot_product_efficient_attention
+    return efficient(query, key, value, bias, True, dropout_p, is_causal, scale=scale)[0]
+
+
+def _flash(
+    query: Tensor, key: Tensor, value: Tensor, p: float, causal: bool, scale: float | None
+) -> Tensor:
+    size = query.shape[-1]
+    missing = -size % FLASH_ALIGNMENT
+    if missing:
+        query, key, value = (functional.pad(t, (0, missing)) for t in (query, key, value))
+    flash = aten._scaled_dot_product_flash_attention
+    output = flash(query, key, value, p, causal, False, scale=scale or size**-0.5)[0]
+    return output[..., :size] if missing else output
+
+
+def _bias(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    if mask.dtype == torch.bool:
+        zeros = torch.zeros_like(mask, dtype=query.dtype)
+        mask = zeros.masked_fill_(mask.logical_not(), float("-inf"))
+    return mask.expand(*query.shape[:3], key.shape[2])

@@ -1,0 +1,142 @@
+"""FSDP1: ``FullyShardedDataParallel`` around each block, watched through its handles.
+
+Options of a case: ``strategy`` (a name of ``ShardingStrategy``), ``limit_all_gathers``,
+``forward_prefetch``, ``backward_prefetch`` (a name of ``BackwardPrefetch``, or None) and
+``keep_low_precision_grads``. ``record_stream`` marks are not recorded: they delay when a freed
+block may be used again, not what is live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed.fsdp._common_utils as common
+import torch.distributed.fsdp._flat_param as flat_param
+import torch.distributed.fsdp._init_utils as init
+import torch.distributed.fsdp._runtime_utils as runtime
+from torch import nn
+from torch.distributed.fsdp import (
+    BackwardPrefetch,
+    FullyShardedDataParallel,
+    MixedPrecision,
+    ShardingStrategy,
+)
+from torch.distributed.fsdp.wrap import CustomPolicy
+
+from recorder.case import Case
+from recorder.fake.streams import DEVICE
+from recorder.models import DTYPES, Built
+from recorder.tracing.tracer import Tracer
+
+MODULES = (common, flat_param, init, runtime)
+STREAMS = ("unshard", "pre_unshard", "post_backward", "all_reduce")
+BUFFERS = {
+    "_local_shard": "sharded_param",
+    "_mp_shard": "mp_shard",
+    "_full_param_padded": "unsharded_param",
+    "_full_prec_full_param_padded": "full_prec_unsharded",
+}
+"""A flat parameter's tensors and what they are."""
+
+_real_streams = runtime._init_streams
+
+
+class _Handle:
+    """In place of FSDP1's own way to ask torch for a device."""
+
+    @classmethod
+    def from_device(cls, _: torch.device) -> Any:
+        """The fake device."""
+        return DEVICE
+
+
+class Fsdp1:
+    """One case's FSDP1."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        with ExitStack() as stack:
+            _patch(stack)
+            self._patches = stack.pop_all()
+
+    def wrap(self, built: Built) -> nn.Module:
+        """Wrap each block, checkpointed or not, and the root."""
+        option = self.case.option
+        blocks = set(built.blocks)
+        prefetch = option.get("backward_prefetch", "BACKWARD_PRE")
+        return FullyShardedDataParallel(
+            built.root,
+            auto_wrap_policy=CustomPolicy(lambda module: module in blocks),
+            sharding_strategy=ShardingStrategy[str(option.get("strategy", "FULL_SHARD"))],
+            limit_all_gathers=bool(option.get("limit_all_gathers", True)),
+            forward_prefetch=bool(option.get("forward_prefetch", False)),
+            backward_prefetch=None if prefetch is None else BackwardPrefetch[str(prefetch)],
+            mixed_precision=self._precision(),
+            use_orig_params=True,
+            device_id=torch.device("cuda", 0),
+        )
+
+    def _precision(self) -> MixedPrecision | None:
+        if self.case.param_dtype is None:
+            return None
+        return MixedPrecision(
+            param_dtype=DTYPES[self.case.param_dtype],
+            reduce_dtype=DTYPES[self.case.reduce_dtype],
+            keep_low_precision_grads=bool(self.case.option.get("keep_low_precision_grads", False)),
+        )
+
+    def started(self, module: nn.Module, tracer: Tracer) -> nn.Module:
+        """All is wrapped already."""
+        return module
+
+    @contextmanager
+    def watched(self, tracer: Tracer) -> Iterator[None]:
+        """FSDP1's hooks have no marks; its streams and device stay fake until the run ends."""
+        with self._patches:
+            yield
+
+    def micro_step(self, module: nn.Module, *, last: bool) -> AbstractContextManager[Any]:
+        """Without sync, ``no_sync`` around all but the last micro-step."""
+        return nullcontext() if last or self.case.ga_sync else module.no_sync()
+
+    def label(self, module: nn.Module, tracer: Tracer) -> None:
+        """Name the flat parameters' tensors and the gradients."""
+        for part in FullyShardedDataParallel.fsdp_modules(module):
+            flat = part._handle.flat_param if part._handle is not None else None
+            for name, category in BUFFERS.items():
+                tensor = getattr(flat, name, None)
+                if tensor is not None:
+                    tracer.tag(tensor, category)
+        for parameter in module.parameters():
+            if parameter.grad is not None:
+                tracer.tag(parameter.grad, "sharded_grad")
+
+
+def _patch(stack: ExitStack) -> None:
+    for module in MODULES:
+        for name, value in (
+            ("_FSDPDeviceHandle", _Handle),
+            ("_no_dispatch_record_stream", lambda *_: None),
+            ("_init_streams", _named_streams),
+            # fake storages have no addresses
+            ("_data_ptr_allocated", lambda tensor: tensor.untyped_storage().size() > 0),
+            ("_same_storage", lambda one, other: _cdata(one) == _cdata(other)),
+        ):
+            if hasattr(module, name):
+                stack.enter_context(mock.patch.object(module, name, value))
+
+
+def _cdata(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _named_streams(state: Any) -> None:
+    _real_streams(state)
+    for name in STREAMS:
+        stream = getattr(state, f"_{name}_stream", DEVICE.default)
+        if stream is not DEVICE.default:
+            stream.name = name

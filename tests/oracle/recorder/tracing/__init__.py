@@ -1,0 +1,1 @@
+"""What was allocated and freed, when, and at what the peak was."""
