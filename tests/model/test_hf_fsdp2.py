@@ -1,13 +1,16 @@
 """Hugging Face's models under FSDP2: the whole curve and the peaks against real PyTorch's.
 
 Three layers of published models, blocks and root wrapped, with and without checkpointing: live
-bytes at every hook boundary and the peak of every phase. Two differ, and by how much is asserted:
+bytes at every hook boundary and the peak of every phase. Some differ, and by how much is asserted:
 
 * Gemma-2 casts its embedding scale, one number, to the gathered weight's dtype: 512 bytes that the
   graph, which does not know the stored dtype, leaves out. Its layers take turns with two masks;
   checkpointed, the second goes after layer 1's backward, here with the first after layer 0's;
 * a checkpoint's hook lets go of what it unpacked before the engine sums a bias' gradient; here the
-  sum comes first. It shows in GPT-NeoX's peak: one gradient of the fused projection's bias.
+  sum comes first. It shows in GPT-NeoX's peak: one gradient of the fused projection's bias;
+* MPT's block is given its causal mask as a tensor, which FSDP2 casts with the other inputs, and
+  returns its attention probabilities, which then have a hook of their own. Neither is modelled:
+  forward's peak lacks the mask's bf16 copy, and the curve is expected to fail.
 """
 
 from __future__ import annotations
@@ -28,7 +31,10 @@ from tests.recorded import DATA, peaks_by_phase, program_of
 RUNS: dict[str, Any] = json.loads(
     gzip.decompress((DATA / "recorded_hf_fsdp2.json.gz").read_bytes())
 )["runs"]
-PEAK_SLACK = {"gpt-neox-20b": 3 * 6144 * 2, "gemma-2-9b": 512}
+PEAK_SLACK = {"gpt-neox-20b": 3 * 6144 * 2, "gemma-2-9b": 512, "mpt-7b": 2 * 256 * 256}
+RETURNS_PROBABILITIES = pytest.mark.xfail(
+    strict=True, reason="MPT's block returns its attention probabilities, under a second hook"
+)
 
 
 NAMES = sorted(name for name, run in RUNS.items() if not run["config"]["autocast"])
@@ -46,6 +52,12 @@ def test_autocast_is_refused(name: str) -> None:
         program(name)
 
 
+def test_the_efficient_kernel_cannot_be_asked_for() -> None:
+    config = RUNS[NAMES[0]]["config"] | {"attn": "efficient"}
+    with pytest.raises(UnsupportedError, match="'sdpa' picks"):
+        program_of(config)
+
+
 def _slack(config: dict[str, Any]) -> int:
     if config["model"] != "gemma-2-9b":
         return 0
@@ -53,7 +65,13 @@ def _slack(config: dict[str, Any]) -> int:
     return 512 + (0 if config["ac"] == "none" else mask)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=RETURNS_PROBABILITIES if name.startswith("mpt") else ())
+        for name in NAMES
+    ],
+)
 def test_live_bytes_at_every_hook_boundary(name: str) -> None:
     run = RUNS[name]
     verify(program(name))

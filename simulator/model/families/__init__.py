@@ -37,6 +37,11 @@ def _by_style(config: ModelConfig, shape: Shape) -> Decoder:
     if writer is not None:
         if config.style == "torchtitan":
             _refuse_hf_settings(config)
+        elif config.attention == "efficient":
+            raise UnsupportedError(
+                "style 'hf' with attention: 'efficient' is not supported: 'sdpa' picks the "
+                "efficient kernel where a mask or fp32 asks for it, 'eager' writes it out"
+            )
         return writer(config, shape)
     styles = [style for family, style in WRITERS if family == config.family]
     if not styles:

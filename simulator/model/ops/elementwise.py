@@ -77,8 +77,13 @@ def silu(b: GraphBuilder, x: int, name: str) -> int:
 
 
 def cast(b: GraphBuilder, x: int, dtype: DType, name: str) -> int:
-    """A copy in another dtype: keeps nothing; backward casts the gradient back."""
+    """A copy in another dtype: keeps nothing; backward casts the gradient back.
+
+    ``Tensor.to`` of the dtype that ``x`` has returns ``x`` itself.
+    """
     source = b.of(x)
+    if source.dtype is dtype:
+        return x
     out = b.value(name, source.shape, dtype)
     numel = prod(source.shape)
     before, after = numel * source.dtype.itemsize, numel * dtype.itemsize
