@@ -16,13 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 from simulator.kernels import Elementwise
 from simulator.lowering.recompute import Recompute
 from simulator.lowering.writer import BlockWriter
 from simulator.model.graph import GradTensor, Graph, Op
-from simulator.program.instructions import Category, Stream, Tensor
+from simulator.program.instructions import Category, Tensor
 
 
 @dataclass(slots=True)
@@ -168,7 +167,7 @@ class _Backward:
 
     def _add_in_place(self, made: GradTensor, module: str) -> None:
         """AccumulateGrad, which the engine runs before any other node."""
-        size = prod(made.shape) * made.dtype.itemsize
+        size = made.bytes
         kernel = Elementwise(name=f"{made.name}.add", kind="copy", read=2 * size, written=size)
         self.w.launch(kernel, module)
         assert made.weight is not None
@@ -247,7 +246,7 @@ class _Backward:
         total = Gradient(self.w.alloc(tensor))
         size = tensor.requested
         kernel = Elementwise(name=tensor.name, kind="copy", read=2 * size, written=size)
-        self.w.launch(kernel, target.module, Stream.COMPUTE)
+        self.w.launch(kernel, target.module)
         self._drop(other)
         self._drop(gradient)
         self.pending[value] = total

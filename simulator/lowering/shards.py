@@ -6,6 +6,7 @@ Source: torch/distributed/fsdp/_fully_shard/_fsdp_param.py, ``FSDPParam._init_sh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from simulator.model.graph import Graph, Weight
 
@@ -26,10 +27,7 @@ class Shard:
     @property
     def numel(self) -> int:
         """Elements of one rank's shard, padding included."""
-        total = 1
-        for dim in self.shape:
-            total *= dim
-        return total
+        return prod(self.shape)
 
     @property
     def padded(self) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from math import prod
 
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise, Kernel
@@ -104,8 +103,7 @@ class GraphBuilder:
 
     def bytes(self, value: int) -> int:
         """Unrounded bytes of a value's elements."""
-        known = self._values[value]
-        return prod(known.shape) * known.dtype.itemsize
+        return self._values[value].bytes
 
     def op(
         self,

@@ -14,6 +14,7 @@ in the last graph that borrows it) and no node of any layer keeps it (``Op.borro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from simulator.dtypes import DType
 from simulator.kernels import Kernel
@@ -35,6 +36,11 @@ class Value:
     module: str
     base: int | None = None
 
+    @property
+    def bytes(self) -> int:
+        """Unrounded bytes of its elements."""
+        return prod(self.shape) * self.dtype.itemsize
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
@@ -52,10 +58,7 @@ class Weight:
     @property
     def numel(self) -> int:
         """Number of elements."""
-        total = 1
-        for dim in self.shape:
-            total *= dim
-        return total
+        return prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,11 @@ class GradTensor:
     dtype: DType
     value: int | None = None
     weight: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Unrounded bytes of its elements."""
+        return prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +157,4 @@ class Graph:
 
     def saved_bytes(self) -> int:
         """Unrounded bytes autograd keeps, the graph's input included if it is kept."""
-        total = 0
-        for number in self.saved_values():
-            value = self.values[number]
-            size = value.dtype.itemsize
-            for dim in value.shape:
-                size *= dim
-            total += size
-        return total
+        return sum(self.values[number].bytes for number in self.saved_values())

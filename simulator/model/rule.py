@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise, Kernel
@@ -40,7 +39,7 @@ class Rule:
             value=value,
             weight=weight,
         )
-        size = prod(shape) * dtype.itemsize
+        size = made.bytes
         default = Elementwise(
             name=made.name, kind=self.kind, read=size if read is None else read, written=size
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import prod
 
 from simulator.dtypes import DType
 from simulator.kernels import Kernel
@@ -68,10 +69,7 @@ class Tensor:
     @property
     def requested(self) -> int:
         """Bytes asked for."""
-        size = self.dtype.itemsize
-        for dim in self.shape:
-            size *= dim
-        return size
+        return prod(self.shape) * self.dtype.itemsize
 
     @property
     def bytes(self) -> int:

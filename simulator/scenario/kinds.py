@@ -113,21 +113,19 @@ def refuse_map(kind: Kind) -> Kind:
     return Kind(check, schema=kind.schema)
 
 
-def slices(least: int) -> Kind:
-    """``true``, ``false``, or into how many slices, at least ``least``."""
+def slices() -> Kind:
+    """``true``, ``false``, or into how many slices."""
 
     def check(value: object) -> bool | int:
         if isinstance(value, bool):
             return value
-        if not isinstance(value, int) or value < least:
-            allowed = f"expected true, false or a whole number from {least}"
+        if not isinstance(value, int) or value < 1:
+            allowed = "expected true, false or a whole number from 1"
             hint = "; write it as true or false, in small letters" if value in _WORDS else ""
             raise ValueError(f"{allowed}, found {kind_of(value)}{hint}")
         return value
 
-    return Kind(
-        check, schema={"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": least}]}
-    )
+    return Kind(check, schema={"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1}]})
 
 
 _WORDS = ("on", "off", "yes", "no", "On", "Off", "Yes", "No", "ON", "OFF", "YES", "NO")

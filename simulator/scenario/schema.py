@@ -84,7 +84,7 @@ class FsdpSection(Section):
     """``parallelism.fsdp:``, FSDP2's knobs."""
 
     wrap: Annotated[Any, patterns(["torchtitan", "block", "none"])] = None
-    reshard_after_forward: Annotated[bool | int, slices(1)] = True
+    reshard_after_forward: Annotated[bool | int, slices()] = True
     reshard_last_block: Flag | None = None
     reshard_after_backward: Flag = True
     sync_every_micro_batch: Flag = True

@@ -23,13 +23,22 @@ def _moments(w: BlockWriter, shard: Shard, dtype: DType) -> None:
         )
 
 
-class AdamWFused:
-    """One multi-tensor kernel, no temporaries; the step counter lives on the device."""
-
-    passes = ("fused",)
+class _AdamW:
+    """What the three ways of running it share."""
 
     def __init__(self, precision: Precision) -> None:
         self.precision, self.sizes = precision, letters(precision)
+
+    def states(self, w: BlockWriter, shards: Sequence[Shard]) -> None:
+        """Two moments a parameter; step counters stay on the host."""
+        for shard in shards:
+            _moments(w, shard, self.precision.moments)
+
+
+class AdamWFused(_AdamW):
+    """One multi-tensor kernel, no temporaries; the step counter lives on the device."""
+
+    passes = ("fused",)
 
     def states(self, w: BlockWriter, shards: Sequence[Shard]) -> None:
         """Two moments and one fp32 step counter a parameter."""
@@ -51,7 +60,7 @@ class AdamWFused:
         w.launch(pass_over("adamw.fused", self.sizes, "pgmm", "pmm", shards), MODULE)
 
 
-class AdamWForeach:
+class AdamWForeach(_AdamW):
     """``_foreach_*`` passes over all parameters; the square root is one more copy of them.
 
     ``_multi_tensor_adamw``: the square roots of exp_avg_sq live from ``_foreach_sqrt`` to the end
@@ -73,14 +82,6 @@ class AdamWForeach:
 
     passes = (*(name for name, _, _ in STEPS), "release")
 
-    def __init__(self, precision: Precision) -> None:
-        self.precision, self.sizes = precision, letters(precision)
-
-    def states(self, w: BlockWriter, shards: Sequence[Shard]) -> None:
-        """Two moments a parameter; step counters stay on the host."""
-        for shard in shards:
-            _moments(w, shard, self.precision.moments)
-
     def run_pass(
         self, w: BlockWriter, name: str, shards: Sequence[Shard], *, first: bool, last: bool
     ) -> None:
@@ -97,21 +98,13 @@ class AdamWForeach:
         w.launch(pass_over(f"adamw.{name}", self.sizes, read, written, shards), MODULE)
 
 
-class AdamWForLoop:
+class AdamWForLoop(_AdamW):
     """``_single_tensor_adamw``: parameter by parameter, eight kernels and two temporaries each.
 
     The denominator of one parameter lives until the next one's square root is gone.
     """
 
     passes = ("for-loop",)
-
-    def __init__(self, precision: Precision) -> None:
-        self.precision, self.sizes = precision, letters(precision)
-
-    def states(self, w: BlockWriter, shards: Sequence[Shard]) -> None:
-        """Two moments a parameter; step counters stay on the host."""
-        for shard in shards:
-            _moments(w, shard, self.precision.moments)
 
     def run_pass(
         self, w: BlockWriter, name: str, shards: Sequence[Shard], *, first: bool, last: bool

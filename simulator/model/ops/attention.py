@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from simulator.dtypes import DType
 from simulator.errors import UnsupportedError
 from simulator.kernels import Attention, Elementwise
@@ -55,49 +58,18 @@ def flash_attention(b: GraphBuilder, q: int, k: int, v: int, name: str) -> int:
     q[b, s, heads, d]; k and v may have fewer heads (native grouped-query attention). What lives
     only inside the kernel's launcher (dq accumulator) is not an autograd tensor and not counted.
     """
-    batch, seq, heads, head_dim = shape = b.of(q).shape
+    batch, seq, heads, head_dim = b.of(q).shape
     if head_dim > FLASH_MAX_HEAD_DIM:
         raise UnsupportedError(
             f"flash attention runs heads of up to {FLASH_MAX_HEAD_DIM}, and these have {head_dim}: "
             "PyTorch would fall back to the math path, which is not yet supported"
         )
-    kv_shape = b.of(k).shape
-    dtype = b.of(q).dtype
-    out = b.value(f"{name}.out", shape, dtype)
-    lse = b.value(f"{name}.logsumexp", (batch, heads, seq), DType.FP32)
-    seed = b.value(f"{name}.seed", (2,), DType.UINT64)
-    offset = b.value(f"{name}.offset", (1,), DType.UINT64)
-
-    def kernel(*, backward: bool) -> Attention:
-        return Attention(
-            name=f"{name}.backward" if backward else name,
-            kernel="flash",
-            batch=batch,
-            heads=heads,
-            kv_heads=kv_shape[2],
-            seq_q=seq,
-            seq_k=seq,
-            head_dim=head_dim,
-            dtype=dtype,
-            causal=True,
-            backward=backward,
-        )
-
-    b.op(
-        name,
-        "flash_attention",
-        (q, k, v),
-        (out, lse, seed, offset),
-        kernel(backward=False),
-        saves=(q, k, v, out, lse, seed, offset),
-        gradients=(
-            GradTensor(name=f"{name}.grad_q", shape=shape, dtype=dtype, value=q),
-            GradTensor(name=f"{name}.grad_k", shape=kv_shape, dtype=dtype, value=k),
-            GradTensor(name=f"{name}.grad_v", shape=kv_shape, dtype=dtype, value=v),
-        ),
-        backward=(BackwardStep(kernel=kernel(backward=True), outputs=(0, 1, 2)),),
-    )
-    return out
+    statistics = {
+        "logsumexp": ((batch, heads, seq), DType.FP32),
+        "seed": ((2,), DType.UINT64),
+        "offset": ((1,), DType.UINT64),
+    }
+    return _fused(b, "flash", (q, k, v), None, statistics, name)
 
 
 def efficient_attention(
@@ -108,44 +80,51 @@ def efficient_attention(
     What CUDA takes when there is a mask, or in fp32. Keeps q, k, v, the bias, the output, the fp32
     log-sum-exp (rows padded to 32) and seed and offset; k and v have all heads.
     """
-    batch, seq, heads, head_dim = shape = b.of(q).shape
+    batch, seq, heads, _ = b.of(q).shape
+    statistics = {
+        "logsumexp": ((batch, heads, -(-seq // 32) * 32), DType.FP32),
+        "seed": ((1,), DType.INT64),
+        "offset": ((1,), DType.INT64),
+    }
+    return _fused(b, "efficient", (q, k, v), bias, statistics, name)
+
+
+def _fused(
+    b: GraphBuilder,
+    kernel: str,
+    heads: tuple[int, int, int],
+    bias: int | None,
+    statistics: Mapping[str, tuple[tuple[int, ...], DType]],
+    name: str,
+) -> int:
+    """One kernel forward, one backward; keeps all it reads, its output and its ``statistics``."""
+    q, k, _ = heads
+    batch, seq, count, head_dim = shape = b.of(q).shape
     dtype = b.of(q).dtype
     out = b.value(f"{name}.out", shape, dtype)
-    lse = b.value(f"{name}.logsumexp", (batch, heads, -(-seq // 32) * 32), DType.FP32)
-    seed = b.value(f"{name}.seed", (1,), DType.INT64)
-    offset = b.value(f"{name}.offset", (1,), DType.INT64)
-
-    def kernel(*, backward: bool) -> Attention:
-        return Attention(
-            name=f"{name}.backward" if backward else name,
-            kernel="efficient",
-            batch=batch,
-            heads=heads,
-            kv_heads=heads,
-            seq_q=seq,
-            seq_k=seq,
-            head_dim=head_dim,
-            dtype=dtype,
-            causal=bias is None,
-            backward=backward,
-        )
-
-    read = (q, k, v) if bias is None else (q, k, v, bias)
+    results = (out, *(b.value(f"{name}.{each}", *known) for each, known in statistics.items()))
+    forward = Attention(
+        name=name,
+        kernel=kernel,
+        batch=batch,
+        heads=count,
+        kv_heads=b.of(k).shape[2],
+        seq_q=seq,
+        seq_k=seq,
+        head_dim=head_dim,
+        dtype=dtype,
+        causal=bias is None,
+        backward=False,
+    )
     rule = Rule(name)
     rule.launch(
-        kernel(backward=True),
+        replace(forward, name=f"{name}.backward", backward=True),
         *(
-            GradTensor(name=f"{name}.grad_{n}", shape=shape, dtype=dtype, value=x)
-            for n, x in (("q", q), ("k", k), ("v", v))
+            GradTensor(name=f"{name}.grad_{each}", shape=b.of(x).shape, dtype=dtype, value=x)
+            for each, x in zip("qkv", heads, strict=True)
         ),
     )
-    b.op(
-        name,
-        "efficient_attention",
-        read,
-        (out, lse, seed, offset),
-        kernel(backward=False),
-        saves=(*read, out, lse, seed, offset),
-        rule=rule,
-    )
+    read = heads if bias is None else (*heads, bias)
+    kind = f"{kernel}_attention"
+    b.op(name, kind, read, results, forward, saves=(*read, *results), rule=rule)
     return out

@@ -119,13 +119,9 @@ class Eager:
         return plus_table(b, scores, mask, "scores.masked")
 
     def _weights(self, b: GraphBuilder, scores: int) -> int:
-        dtype = b.dtype
         with b.frame(scores):
-            if self.wide_softmax and b.of(scores).dtype is not DType.FP32:
-                wide = cast(b, scores, DType.FP32, "scores.float")
-                return cast(b, softmax(b, wide, "softmax"), dtype, "weights")
-            weights = softmax(b, scores, "softmax")
-            return weights if b.of(weights).dtype is dtype else cast(b, weights, dtype, "weights")
+            wide = cast(b, scores, DType.FP32, "scores.float") if self.wide_softmax else scores
+            return cast(b, softmax(b, wide, "softmax"), b.dtype, "weights")
 
 
 def softmax(b: GraphBuilder, x: int, name: str) -> int:

@@ -47,7 +47,7 @@ class Gather:
             Collective(
                 kind="all_gather",
                 bytes=size,
-                group="dp_shard" if kept in (None, self.s.world) else f"dp_shard:{kept}",
+                group="dp_shard" if kept is None else f"dp_shard:{kept}",
                 stream=Stream.ALL_GATHER,
                 name=f"all_gather {{{group.role}}}",
                 module=group.first,
@@ -72,7 +72,9 @@ class Gather:
     def _upload(self, w: BlockWriter, member: Member) -> int:
         """CPU offload: a shard goes to the device in its stored dtype and is cast there."""
         shard, module = member.shard, member.shard.weight.module
-        upload = flat(f"{member.name}.upload", shard.numel, self.s.stored, _GATHER, module)
+        upload = flat(
+            f"{member.name}.upload", shard.numel, self.s.stored, Category.ALL_GATHER, module
+        )
         slot = w.alloc(upload, COPY_IN)
         size = upload.requested
         w.launch(
@@ -82,7 +84,7 @@ class Gather:
         )
         if not self.s.casts:
             return slot
-        cast = flat(f"{member.name}.cast", shard.numel, self.s.compute, _GATHER, module)
+        cast = flat(f"{member.name}.cast", shard.numel, self.s.compute, Category.ALL_GATHER, module)
         cast_slot = w.alloc(cast, COPY_IN)
         w.launch(copy("all_gather.cast", size, cast.requested), module, COPY_IN)
         w.free(slot)
@@ -114,7 +116,7 @@ class Gather:
             local = shard.numel * self.s.compute.itemsize
             if self.s.casts:
                 name = f"{member.name}.cast"
-                cast = w.alloc(flat(name, shard.numel, self.s.compute, _GATHER, module))
+                cast = w.alloc(flat(name, shard.numel, self.s.compute, Category.ALL_GATHER, module))
                 read = shard.numel * self.s.stored.itemsize
                 w.launch(copy("unshard.cast", read, local), module)
                 if before is not None:
@@ -156,6 +158,3 @@ class Gather:
             w.launch(copy("reshard.slice", tensor.requested, tensor.requested), module)
             w.free(w.shared(member.home, f"unsharded.{member.name}"))
         w.record(w.event(group.role, "resharded"), Stream.COMPUTE)
-
-
-_GATHER = Category.ALL_GATHER

@@ -12,17 +12,16 @@ from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Buffer, Decoder, Shape
 from simulator.model.families.hf.attention import rotary_buffers, rotary_dim
-from simulator.model.families.hf.llama import attention_with, register_llama_order
+from simulator.model.families.hf.llama import attention_with, gated_mlp, register_llama_order
 from simulator.model.families.hf.masks import lend_mask
 from simulator.model.families.hf.skeleton import Family, Started
-from simulator.model.ops.elementwise import add, mul
+from simulator.model.ops.elementwise import add
 from simulator.model.ops.embedding import embedding
 from simulator.model.ops.hf_attention import Eager
 from simulator.model.ops.hf_rope import rotary_tables
-from simulator.model.ops.linear import linear
 from simulator.model.ops.norm import gemma_rms_norm
 from simulator.model.ops.plain import position_ids
-from simulator.model.ops.pointwise import gelu, scale
+from simulator.model.ops.pointwise import scale
 
 NORMS = (
     ("attention", "input_layernorm"),
@@ -80,15 +79,7 @@ def _block(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> int:
     x1 = add(b, x, after, "attention.residual")
     with b.frame(x1):
         b.module = "layers.*.mlp"
-        mapped = _mlp(b, config, gemma_rms_norm(b, x1, "pre_feedforward_layernorm"))
+        mapped = gated_mlp(b, config, gemma_rms_norm(b, x1, "pre_feedforward_layernorm"))
         with b.frame(mapped):
             after = gemma_rms_norm(b, mapped, "post_feedforward_layernorm")
         return add(b, x1, after, "mlp.residual")
-
-
-def _mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
-    """down(gelu(gate(x)) · up(x))."""
-    with b.frame(x):
-        gate = gelu(b, linear(b, x, "mlp.gate_proj", config.ffn), "gelu")
-        product = mul(b, gate, linear(b, x, "mlp.up_proj", config.ffn), "gated")
-        return linear(b, product, "mlp.down_proj", config.hidden)

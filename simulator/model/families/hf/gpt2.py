@@ -11,7 +11,7 @@ from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder, Shape
 from simulator.model.families.hf.attention import attend
 from simulator.model.families.hf.masks import lend_mask
-from simulator.model.families.hf.skeleton import Family, Started
+from simulator.model.families.hf.skeleton import Family, Started, register
 from simulator.model.ops.elementwise import add, mul
 from simulator.model.ops.embedding import embedding, position_embedding
 from simulator.model.ops.hf_attention import Eager
@@ -99,15 +99,12 @@ def _gelu_new(b: GraphBuilder, x: int) -> int:
 
 def _register_in_order(b: GraphBuilder, config: ModelConfig) -> None:
     hidden, ffn = config.hidden, config.ffn
-    for module, name, shape in (
+    rows = (
         ("attention", "ln_1", (hidden,)),
         ("attention", "attn.c_attn", (hidden, 3 * hidden)),
         ("attention", "attn.c_proj", (hidden, hidden)),
         ("mlp", "ln_2", (hidden,)),
         ("mlp", "mlp.c_fc", (hidden, ffn)),
         ("mlp", "mlp.c_proj", (ffn, hidden)),
-    ):
-        b.module = f"layers.*.{module}"
-        b.weight(f"{name}.weight", shape)
-        b.weight(f"{name}.bias", shape[-1:])
-    b.module = "layers.*.attention"
+    )
+    register(b, rows, bias_of=slice(-1, None))

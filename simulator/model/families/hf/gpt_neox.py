@@ -7,7 +7,7 @@ from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder, Shape
 from simulator.model.families.hf.attention import attend, rotary_buffers, rotary_dim
 from simulator.model.families.hf.masks import lend_mask
-from simulator.model.families.hf.skeleton import Family, Started
+from simulator.model.families.hf.skeleton import Family, Started, register
 from simulator.model.ops.elementwise import add
 from simulator.model.ops.embedding import embedding
 from simulator.model.ops.hf_attention import Eager, Layout
@@ -79,15 +79,12 @@ def _mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
 
 def _register_in_order(b: GraphBuilder, config: ModelConfig) -> None:
     hidden, ffn = config.hidden, config.ffn
-    for module, name, shape in (
+    rows = (
         ("attention", "input_layernorm", (hidden,)),
         ("mlp", "post_attention_layernorm", (hidden,)),
         ("attention", "attention.query_key_value", (3 * hidden, hidden)),
         ("attention", "attention.dense", (hidden, hidden)),
         ("mlp", "mlp.dense_h_to_4h", (ffn, hidden)),
         ("mlp", "mlp.dense_4h_to_h", (hidden, ffn)),
-    ):
-        b.module = f"layers.*.{module}"
-        b.weight(f"{name}.weight", shape)
-        b.weight(f"{name}.bias", shape[:1])
-    b.module = "layers.*.attention"
+    )
+    register(b, rows, bias_of=slice(1))

@@ -26,6 +26,7 @@ from simulator.model.ops.hf_rope import borrow_tables, rotary_tables, rotate
 from simulator.model.ops.linear import linear
 from simulator.model.ops.norm import hf_rms_norm
 from simulator.model.ops.plain import position_ids
+from simulator.model.ops.pointwise import gelu
 from simulator.model.ops.views import copied_view
 
 NORMS = (("attention", "input_layernorm"), ("mlp", "post_attention_layernorm"))
@@ -58,14 +59,18 @@ def _block(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> int:
     x1 = add(b, x, mixed, "attention.residual")
     with b.frame(x1):
         b.module = "layers.*.mlp"
-        mapped = _gated_mlp(b, config, hf_rms_norm(b, x1, "post_attention_layernorm"))
+        mapped = gated_mlp(b, config, hf_rms_norm(b, x1, "post_attention_layernorm"))
         return add(b, x1, mapped, "mlp.residual")
 
 
-def _gated_mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
-    """down(silu(gate(x)) · up(x))."""
+ACTIVATIONS = {"silu": silu, "gelu": gelu}
+
+
+def gated_mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
+    """down(activation(gate(x)) · up(x))."""
     with b.frame(x):
-        gate = silu(b, linear(b, x, "mlp.gate_proj", config.ffn), "silu")
+        gate = linear(b, x, "mlp.gate_proj", config.ffn)
+        gate = ACTIVATIONS[config.activation](b, gate, config.activation)
         product = mul(b, gate, linear(b, x, "mlp.up_proj", config.ffn), "gated")
         return linear(b, product, "mlp.down_proj", config.hidden)
 

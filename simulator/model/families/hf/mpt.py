@@ -11,7 +11,7 @@ from simulator.errors import UnsupportedError
 from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder, Shape
-from simulator.model.families.hf.skeleton import Family, Started
+from simulator.model.families.hf.skeleton import Family, Started, register
 from simulator.model.ops.elementwise import add
 from simulator.model.ops.embedding import embedding
 from simulator.model.ops.hf_attention import Eager
@@ -92,14 +92,12 @@ def _mlp(b: GraphBuilder, config: ModelConfig, x: int, residual: int) -> int:
 
 def _register_in_order(b: GraphBuilder, config: ModelConfig) -> None:
     hidden, ffn = config.hidden, config.ffn
-    for module, name, shape in (
+    rows = (
         ("attention", "norm_1", (hidden,)),
         ("attention", "attn.Wqkv", (3 * hidden, hidden)),
         ("attention", "attn.out_proj", (hidden, hidden)),
         ("mlp", "norm_2", (hidden,)),
         ("mlp", "ffn.up_proj", (ffn, hidden)),
         ("mlp", "ffn.down_proj", (hidden, ffn)),
-    ):
-        b.module = f"layers.*.{module}"
-        b.weight(f"{name}.weight", shape)
-    b.module = "layers.*.attention"
+    )
+    register(b, rows)

@@ -12,7 +12,7 @@ from simulator.model.families.hf.attention import (
     rotary_dim,
 )
 from simulator.model.families.hf.llama import start_rotary
-from simulator.model.families.hf.skeleton import Family
+from simulator.model.families.hf.skeleton import Family, register
 from simulator.model.ops.elementwise import add, mul, silu
 from simulator.model.ops.hf_attention import Eager, Layout
 from simulator.model.ops.hf_rope import borrow_tables, rotate_part
@@ -58,7 +58,9 @@ def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> in
         ]
         copied = (True, True, copies_value_gradient(config, shape))
         q, k, v = (
-            (copied_view if copy else _plain_view)(b, part, f"{n}.heads", (batch, seq, h, width))
+            (copied_view if copy else GraphBuilder.view)(
+                b, part, f"{n}.heads", (batch, seq, h, width)
+            )
             for (n, h), part, copy in zip(counts.items(), parts, copied, strict=True)
         )
         q, k = rotate_part(b, (q, k), tables, at_once=True)
@@ -66,10 +68,6 @@ def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> in
         out = attend(b, config, shape, (q, k, v), eager=eager)
         frame.bind(qkv, q, k, out)
         return linear(b, out, "self_attn.o_proj", config.hidden)
-
-
-def _plain_view(b: GraphBuilder, x: int, name: str, shape: tuple[int, ...]) -> int:
-    return b.view(x, name, shape)
 
 
 def _mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
@@ -86,14 +84,12 @@ def _mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
 def _register_in_order(b: GraphBuilder, config: ModelConfig) -> None:
     hidden, ffn, width = config.hidden, config.ffn, config.head_dim
     queries, all_heads = config.heads, config.heads + 2 * config.kv_heads
-    for module, name, shape in (
+    rows = (
         ("attention", "self_attn.o_proj", (hidden, queries * width)),
         ("attention", "self_attn.qkv_proj", (all_heads * width, hidden)),
         ("mlp", "mlp.gate_up_proj", (2 * ffn, hidden)),
         ("mlp", "mlp.down_proj", (hidden, ffn)),
         ("attention", "input_layernorm", (hidden,)),
         ("mlp", "post_attention_layernorm", (hidden,)),
-    ):
-        b.module = f"layers.*.{module}"
-        b.weight(f"{name}.weight", shape)
-    b.module = "layers.*.attention"
+    )
+    register(b, rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from simulator.errors import UnsupportedError
@@ -95,6 +95,24 @@ class Family:
             capped = tanh(b, scale(b, logits, "logits.divided"), "logits.tanh")
             logits = scale(b, capped, "logits.capped")
         return b.build(input=x, output=logits)
+
+
+def register(
+    b: GraphBuilder,
+    rows: Iterable[tuple[str, str, tuple[int, ...]]],
+    *,
+    bias_of: slice | None = None,
+) -> None:
+    """A block's weights in the order torch registers them: rows of (module, name, shape).
+
+    ``bias_of``: each has a bias too, as long as this part of its shape. Ends in the attention.
+    """
+    for module, name, shape in rows:
+        b.module = f"layers.*.{module}"
+        b.weight(f"{name}.weight", shape)
+        if bias_of is not None:
+            b.weight(f"{name}.bias", shape[bias_of])
+    b.module = "layers.*.attention"
 
 
 def _lent(embedding: Graph) -> list[Value]:
