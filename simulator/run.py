@@ -170,8 +170,7 @@ def _header(scenario: Scenario, decoder: Decoder, cluster: Cluster, steps: int) 
 def _warnings(gpu: Gpu, scenario: Scenario, decoder: Decoder) -> Iterator[str]:
     from simulator.timing.kernels import curve_note, misaligned
 
-    graphs = (decoder.embedding, decoder.block, decoder.head)
-    kernels = [op.kernel for graph in graphs for op in graph.ops]
+    kernels = [op.kernel for graph in decoder.graphs for op in graph.ops]
     slow = [k.name for k in kernels if isinstance(k, Gemm) and misaligned(k)]
     if slow:
         yield (

@@ -129,7 +129,7 @@ class Bodies:
         if self.decoder.loss_in_forward:  # the hook on the loss fires first, then the logits'
             self.framework.begin_backward(w, ahead)
             ahead = None
-        self._backward(w, self.loss, Gradient(slot, holders=2), {}, returns=False)
+        self._backward(w, self.loss, Gradient(slot, holders=2), {}, returns=frozenset())
         if not self.head_wrapped:
             self.framework.begin_backward(w, ahead)
 
@@ -142,11 +142,11 @@ class Bodies:
         micro: MicroStep,
         *,
         first: bool,
-        returns: bool,
+        returns: frozenset[str],
     ) -> None:
         """One unit; ``ahead`` is gathered next, ``pending`` was reduced before.
 
-        ``returns``: nobody needs the values lent to this unit after it.
+        ``returns``: of the values lent to this unit, those that nobody needs after it.
         """
         if kind.wrapped:
             self.framework.pre_backward(w, kind, ahead, first=first)
@@ -196,14 +196,13 @@ class Bodies:
         incoming: Gradient,
         existing: dict[str, int],
         *,
-        returns: bool,
+        returns: frozenset[str],
     ) -> dict[str, int]:
         kept = kind.recompute.kept
         slots = {value: slot for value, slot in self._slots(w, kind).items() if value in kept}
         lent = {}
         if returns:
-            kept_here = kept_borrows(kind)
-            lent = {v: s for v, s in self._borrowed(w, kind.graph) if _named(kind, v) in kept_here}
+            lent = {v: s for v, s in self._borrowed(w, kind.graph) if _named(kind, v) in returns}
         gradients, out = write_backward(
             w, kind.graph, kind.recompute, slots, incoming, existing, lent
         )

@@ -76,11 +76,17 @@ class _Lowering:
         policy = plan_recompute(decoder.loss, "none")
         loss = Kind(name=LOSS, fqn=LOSS, graph=decoder.loss, recompute=policy, wrapped=False)
         self.bodies = Bodies(decoder, training, self.framework, loss, self.units)
-        self.keeper = next(
-            (i for i, unit in enumerate(self.units) if kept_borrows(unit.kind)), None
-        )
+        self.returned = self._returned()
         self.labels = {unit.label: unit for unit in self.units}
         self.a = Assembly()
+
+    def _returned(self) -> list[frozenset[str]]:
+        """By unit, the lent values that no unit before it keeps: its backward lets them go."""
+        found, seen = [], frozenset[str]()
+        for unit in self.units:
+            found.append(kept_borrows(unit.kind) - seen)
+            seen |= found[-1]
+        return found
 
     def program(self, steps: int) -> Program:
         self._init()
@@ -185,7 +191,7 @@ class _Lowering:
         first = not self.framework.root and unit is self.wrapped[-1]
         previous = self.units[index - 1] if index else None
         names = ("ahead", _name(ahead), "pending", _name(pending))
-        returns = index == self.keeper
+        returns = self.returned[index]
         self.a.call(
             ("backward", unit.kind.name, *names, first, returns, micro),
             partial(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from simulator.errors import UnsupportedError, did_you_mean
 from simulator.kernels import Attention
 from simulator.lowering.recompute import Recompute, plan_recompute
-from simulator.model.decoder import Decoder
+from simulator.model.decoder import BLOCK, Decoder
 from simulator.model.graph import Graph
 
 LOSS = "loss"
@@ -98,7 +98,7 @@ def units_of(
 
 
 class _Blocks:
-    """Kinds of blocks: by recompute policy, and the last one apart where asked."""
+    """Kinds of blocks: by graph, by recompute policy, and the last one apart where asked."""
 
     def __init__(
         self, decoder: Decoder, checkpointing: str, early_stop: bool, wrapped: bool
@@ -107,26 +107,28 @@ class _Blocks:
         self.every, self.mode = 1, checkpointing
         if checkpointing.startswith("every-"):
             self.every, self.mode = int(checkpointing.removeprefix("every-")), "full"
-        self._kinds: dict[tuple[str, bool], Kind] = {}
+        self._kinds: dict[tuple[str, str, bool], Kind] = {}
 
     def unit(self, layer: int, *, apart: bool) -> Unit:
         """The block of one layer."""
         mode = self.mode if layer % self.every == 0 else "none"
         last = apart and layer == self.decoder.layers - 1
-        return Unit(kind=self._kind(mode, last), label=f"layers.{layer}", layer=layer)
+        kind = self._kind(self.decoder.blocks[layer], mode, last)
+        return Unit(kind=kind, label=f"layers.{layer}", layer=layer)
 
-    def _kind(self, mode: str, last: bool) -> Kind:
-        if (mode, last) not in self._kinds:
-            name = "last_block" if last else "block"
-            self._kinds[mode, last] = Kind(
+    def _kind(self, graph: Graph, mode: str, last: bool) -> Kind:
+        key = (graph.name, mode, last)
+        if key not in self._kinds:
+            name = ("last_block" if last else "block") + graph.name.removeprefix(BLOCK)
+            self._kinds[key] = Kind(
                 name=name if mode == self.mode else f"{name}_{mode}",
                 fqn=self.decoder.block_fqn,
-                graph=self.decoder.block,
-                recompute=plan_recompute(self.decoder.block, mode, early_stop=self.early_stop),
+                graph=graph,
+                recompute=plan_recompute(graph, mode, early_stop=self.early_stop),
                 wrapped=self.wrapped,
                 last=last,
             )
-        return self._kinds[mode, last]
+        return self._kinds[key]
 
 
 def wrapped_sorts(wrap: str | tuple[str, ...], decoder: Decoder) -> frozenset[str]:

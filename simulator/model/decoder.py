@@ -1,4 +1,4 @@
-"""A decoder-only model as four graphs: embedding, one block, [norm, head], loss."""
+"""A decoder-only model as graphs: embedding, the blocks, [norm, head], loss."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from simulator.dtypes import DType
 from simulator.model.graph import Graph
+
+BLOCK = "layers.*"
+"""What the names of blocks' graphs begin with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,17 +35,17 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoder:
-    """``layers`` identical ``block`` s between ``embedding`` and ``head``; then ``loss``.
+    """``blocks``, one a layer, between ``embedding`` and ``head``; then ``loss``.
 
+    Layers of one kind share their graph, and different graphs have different names.
     ``block_fqn`` and its siblings are the names that the framework's own hooks print.
     ``loss_in_forward``: the model's own forward computes the loss, and returns the logits with it.
     """
 
     embedding: Graph
-    block: Graph
+    blocks: tuple[Graph, ...]
     head: Graph
     loss: Graph
-    layers: int
     buffers: tuple[Buffer, ...]
     embedding_fqn: str
     block_fqn: str
@@ -50,8 +53,17 @@ class Decoder:
     loss_in_forward: bool = False
 
     @property
+    def layers(self) -> int:
+        """How many blocks there are."""
+        return len(self.blocks)
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """Each graph that has parameters, once."""
+        distinct = {graph.name: graph for graph in (self.embedding, *self.blocks, self.head)}
+        return tuple(distinct.values())
+
+    @property
     def parameters(self) -> int:
         """Parameters of the whole model."""
-        return (
-            self.embedding.parameters + self.layers * self.block.parameters + self.head.parameters
-        )
+        return sum(graph.parameters for graph in (self.embedding, *self.blocks, self.head))

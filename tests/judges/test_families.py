@@ -57,7 +57,7 @@ def decoder(name: str, sort: str) -> Decoder:
 
 
 def graphs(model: Decoder) -> tuple[Graph, ...]:
-    return model.embedding, model.block, model.head, model.loss
+    return *model.graphs, model.loss
 
 
 def test_every_writer_has_a_preset() -> None:
@@ -107,7 +107,7 @@ def test_lent_values_are_lent_by_the_embedding(name: str, sort: str) -> None:
     lent = {
         model.embedding.values[n].name: model.embedding.values[n] for n in model.embedding.lends
     }
-    for graph in (model.block, model.head):
+    for graph in model.graphs[1:]:
         for number in graph.borrows:
             value = graph.values[number]
             assert (value.shape, value.dtype) == (lent[value.name].shape, lent[value.name].dtype)
@@ -168,11 +168,12 @@ def test_products_of_a_block_are_two_a_weight_and_token(name: str) -> None:
     """And, of eager attention, 4 · s² · heads · head_dim."""
     model, config = decoder(name, "batch"), CONFIGS[name]
     batch, seq = SHAPES["batch"]
-    matrices = sum(weight.numel for weight in model.block.weights if len(weight.shape) == 2)
     scores = 4 * batch * seq * seq * config.heads * config.head_dim
-    flops = sum(op.kernel.flops for op in model.block.ops if isinstance(op.kernel, Gemm))
     eager = config.style == "hf" and config.attention == "eager"
-    assert flops == 2 * batch * seq * matrices + (scores if eager else 0)
+    for block in model.graphs[1:-1]:
+        matrices = sum(weight.numel for weight in block.weights if len(weight.shape) == 2)
+        flops = sum(op.kernel.flops for op in block.ops if isinstance(op.kernel, Gemm))
+        assert flops == 2 * batch * seq * matrices + (scores if eager else 0)
 
 
 @pytest.mark.parametrize(("name", "sort"), ALL)
@@ -183,7 +184,11 @@ def test_only_gradients_are_left_after_a_step(name: str, sort: str) -> None:
     events = Player(model).run()
     left = Counter(size for kind, size, _ in events if kind == "A")
     left.subtract(size for kind, size, _ in events if kind == "F")
-    weights = [*model.embedding.weights, *model.block.weights * 2, *model.head.weights]
+    weights = [
+        *model.embedding.weights,
+        *(w for block in model.blocks for w in block.weights),
+        *model.head.weights,
+    ]
     assert +left == Counter(2 * weight.numel for weight in weights if not weight.tied)
     assert min(left.values()) == 0 or -left == Counter()
 

@@ -53,7 +53,7 @@ def test_resident_state_is_the_closed_form(model: ModelConfig, plan: Plan) -> No
     world, training = plan.parallelism.dp_shard, plan.training
     weights = [
         *decoder.embedding.weights,
-        *decoder.block.weights * decoder.layers,
+        *decoder.blocks[0].weights * decoder.layers,
         *decoder.head.weights,
     ]
     moments = 2 if training.optimizer == "adamw" else 1
@@ -73,10 +73,10 @@ def test_checkpointing_keeps_less_and_computes_more(model: ModelConfig, plan: Pl
         changes = {"activation_checkpointing": mode, "early_stop": True}
         one = replace(plan, training=replace(plan.training, **changes))
         decoder = decoder_of(model, one)
-        values = plan_recompute(decoder.block, mode).kept
+        values = plan_recompute(decoder.blocks[0], mode).kept
         kept.append(
             sum(
-                prod(decoder.block.values[v].shape) * decoder.block.values[v].dtype.itemsize
+                prod(decoder.blocks[0].values[v].shape) * decoder.blocks[0].values[v].dtype.itemsize
                 for v in values
             )
         )
@@ -99,7 +99,7 @@ def test_every_weight_gets_one_gradient_a_step(model: ModelConfig, plan: Plan) -
     decoder = decoder_of(model, plan)
     count = (
         len(decoder.embedding.weights)
-        + decoder.layers * len(decoder.block.weights)
+        + decoder.layers * len(decoder.blocks[0].weights)
         + len(decoder.head.weights)
     )
     assert len(gradients) == len(set(gradients)) == count * plan.training.grad_accum
@@ -113,7 +113,7 @@ def test_flops_of_a_step_are_six_a_matmul_parameter_and_token() -> None:
     )  # fmt: skip
     plan = make_plan(seq_len=32, micro_batch=2)
     decoder = decoder_of(model, plan)
-    weights = [*decoder.block.weights * 3, *decoder.head.weights]
+    weights = [*decoder.blocks[0].weights * 3, *decoder.head.weights]
     matrices = sum(w.numel for w in weights if len(w.shape) == 2)
     attention = 3 * (2 * 4 * 32 * 32 * 64) // 2 * 7 // 2
     assert flops(lower(decoder, plan)) == 2 * (6 * matrices * 64 + attention)

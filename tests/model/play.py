@@ -40,7 +40,7 @@ class Player:
         passes, hidden = [], None
         graphs = [
             self.decoder.embedding,
-            *[self.decoder.block] * self.decoder.layers,
+            *self.decoder.blocks,
             self.decoder.head,
             self.decoder.loss,
         ]

@@ -68,7 +68,7 @@ def test_parameters_are_registered_in_torchs_order(name: str) -> None:
     first = model.block_fqn.replace("*", "0") + "."
     recorded = [(n, tuple(shape)) for n, shape in run["parameters"]]
     block = [(n.removeprefix(first), shape) for n, shape in recorded if n.startswith(first)]
-    assert [(weight.name, weight.shape) for weight in model.block.weights] == block
+    assert [(weight.name, weight.shape) for weight in model.blocks[0].weights] == block
     around = [
         weight.shape
         for graph in (model.embedding, model.head)
@@ -92,7 +92,7 @@ def test_bytes_autograd_keeps_in_a_block(name: str) -> None:
     if "activation" in case:
         changes["activation"] = case["activation"]
     config = replace(PRESETS[case["model"]], **changes)
-    graph = decoder(config, case["batch"], case["seq"]).block
+    graph = decoder(config, case["batch"], case["seq"]).blocks[0]
     recompute = plan_recompute(graph, case.get("recompute", "none"))
     if recompute.active:
         # the recorder counts storages rounded to 512: lse and seeds add under 1 KiB
@@ -107,4 +107,4 @@ def test_parameter_counts(name: str) -> None:
     recorded = RECORDED["parameters"][name]
     model = decoder(replace(PRESETS[name], style="hf"), 1, 8)
     assert model.parameters == recorded["total"]
-    assert model.block.parameters == recorded["per_layer"]
+    assert model.blocks[0].parameters == recorded["per_layer"]

@@ -48,8 +48,8 @@ def test_parameter_counts(name: str) -> None:
     recorded = RECORDED["parameters"][name]
     model = decoder(name)
     assert model.parameters == recorded["total"]
-    assert model.block.parameters == recorded["per_layer"]
-    ours = sorted(w.shape for g in (model.embedding, model.block, model.head) for w in g.weights)
+    assert model.blocks[0].parameters == recorded["per_layer"]
+    ours = sorted(w.shape for g in model.graphs for w in g.weights)
     assert ours == sorted(tuple(shape) for shape in recorded["shapes"].values())
 
 
@@ -62,7 +62,7 @@ def test_bytes_autograd_keeps_in_a_block(name: str) -> None:
         case["seq"],
         kv_expand=case["kv_expand"],
         rms_norm=case["rms_norm"],
-    ).block
+    ).blocks[0]
     recompute = plan_recompute(graph, case["recompute"])
     if recompute.active:
         # the recorder counts storages rounded to 512: lse and seeds add under 1 KiB
@@ -85,15 +85,15 @@ def test_loss_bytes_per_token_and_vocabulary_entry() -> None:
 
 def test_forward_flops_of_a_block_are_twice_its_weights_and_the_attention() -> None:
     model = decoder("llama2_7b", 2, 1024)
-    gemm = sum(op.kernel.flops for op in model.block.ops if isinstance(op.kernel, Gemm))
-    matrices = sum(w.numel for w in model.block.weights if len(w.shape) == 2)
+    gemm = sum(op.kernel.flops for op in model.blocks[0].ops if isinstance(op.kernel, Gemm))
+    matrices = sum(w.numel for w in model.blocks[0].weights if len(w.shape) == 2)
     assert gemm == 2 * 2 * 1024 * matrices
-    attention = [op.kernel for op in model.block.ops if isinstance(op.kernel, Attention)]
+    attention = [op.kernel for op in model.blocks[0].ops if isinstance(op.kernel, Attention)]
     assert [k.flops for k in attention] == [4 * 2 * 32 * 1024 * 1024 * 128 // 2]
 
 
 def test_backward_does_twice_the_forward_products() -> None:
-    block = decoder("llama3_8b", 1, 512).block
+    block = decoder("llama3_8b", 1, 512).blocks[0]
     forward = sum(op.kernel.flops for op in block.ops if isinstance(op.kernel, Gemm))
     steps = [step.kernel for op in block.ops for step in op.backward]
     assert sum(k.flops for k in steps if isinstance(k, Gemm)) == 2 * forward

@@ -10,7 +10,7 @@ from simulator.dtypes import DType
 from simulator.errors import UnsupportedError
 from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
-from simulator.model.decoder import Buffer, Decoder, Shape
+from simulator.model.decoder import BLOCK, Buffer, Decoder, Shape
 from simulator.model.graph import Graph
 from simulator.model.ops.attention import efficient_attention, flash_attention, repeat_heads
 from simulator.model.ops.elementwise import add, mul, silu
@@ -25,10 +25,9 @@ def llama(config: ModelConfig, shape: Shape) -> Decoder:
     """The graphs of one Llama for one micro-batch."""
     return Decoder(
         embedding=_embedding(config, shape),
-        block=_block(config, shape),
+        blocks=(_block(config, shape),) * config.layers,
         head=_head(config, shape),
         loss=_loss(config, shape),
-        layers=config.layers,
         buffers=(
             Buffer(
                 name="freqs_cis",
@@ -49,7 +48,7 @@ def _embedding(config: ModelConfig, shape: Shape) -> Graph:
 
 
 def _block(config: ModelConfig, shape: Shape) -> Graph:
-    b = GraphBuilder("layers.*", shape.dtype, shape.autocast)
+    b = GraphBuilder(BLOCK, shape.dtype, shape.autocast)
     fused = config.rms_norm == "fused"
     _register_in_order(b, config)
     b.module = "layers.*.attention"

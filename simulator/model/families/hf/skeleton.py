@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from simulator.errors import UnsupportedError
 from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
-from simulator.model.decoder import Buffer, Decoder, Shape
+from simulator.model.decoder import BLOCK, Buffer, Decoder, Shape
 from simulator.model.graph import Graph, Value
 from simulator.model.ops.linear import linear
 from simulator.model.ops.loss import causal_lm_loss
@@ -55,10 +55,9 @@ class Family:
         embedding = self._embedding(config, shape)
         return Decoder(
             embedding=embedding,
-            block=self._block(config, shape, embedding),
+            blocks=(self._block(config, shape, embedding),) * config.layers,
             head=self._head(config, shape, embedding),
             loss=_loss(config, shape),
-            layers=config.layers,
             buffers=self.buffers(config),
             embedding_fqn=f"{self.base}.{self.embedding}",
             block_fqn=f"{self.base}.{self.blocks}.*",
@@ -72,7 +71,7 @@ class Family:
         return b.build(input=None, output=started.hidden, lends=started.held)
 
     def _block(self, config: ModelConfig, shape: Shape, embedding: Graph) -> Graph:
-        b = GraphBuilder("layers.*", shape.dtype)
+        b = GraphBuilder(BLOCK, shape.dtype)
         b.module = "layers.*.attention"
         x = b.value("x", (shape.batch, shape.seq, config.hidden))
         for lent in _lent(embedding):
