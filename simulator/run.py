@@ -143,9 +143,7 @@ def _header(scenario: Scenario, decoder: Decoder, cluster: Cluster, steps: int) 
     device = cluster.devices[0].gpu
     tokens = training.tokens * training.grad_accum
     model_flops = tokens * flops_per_token(scenario.model, decoder.parameters, training.seq_len)
-    units = units_of(
-        decoder, training.activation_checkpointing, early_stop=training.early_stop, last_apart=False
-    )
+    units = units_of(decoder, training, last_apart=False)
     recomputed = sum(unit.kind.recomputed_flops for unit in units) * training.grad_accum
     world = scenario.plan.parallelism.world_size
     return Header(

@@ -91,6 +91,24 @@ CHECKPOINTING = {
 }
 """The recorder's modes -> ours; with ``_noearly`` behind they recompute to the end."""
 
+
+def checkpointing_of(ac: str) -> dict[str, Any]:
+    """The recorder's ``ac`` in our words."""
+    mode = ac.removesuffix("_noearly")
+    found: dict[str, Any] = {"early_stop": mode == ac}
+    kind, _, which = mode.partition("_")
+    if kind == "part":
+        modules = tuple(which.split("+"))
+        return found | {
+            "activation_checkpointing": "megatron-selective",
+            "checkpoint_modules": modules,
+        }
+    if kind == "save":
+        save = tuple(f"aten.{name}" for name in which.split(",") if name)
+        return found | {"activation_checkpointing": "selective-op", "checkpoint_save": save}
+    return found | {"activation_checkpointing": CHECKPOINTING[mode]}
+
+
 WRAP = {
     "titan": "torchtitan",
     "titan_oldlast": "torchtitan",
@@ -175,7 +193,6 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
     model = model_of(config)
     optimizer, implementation = OPTIMIZER[config["opt"]]
     replicas = config["hsdp"] or 1
-    ac = config["ac"]
     plan = Plan(
         parallelism=Parallelism(
             dp_replicate=replicas,
@@ -197,8 +214,7 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
             optimizer=optimizer,
             optimizer_implementation=implementation,
             clip_grad_norm=1.0 if config["clip"] else None,
-            activation_checkpointing=CHECKPOINTING[ac.removesuffix("_noearly")],
-            early_stop=not ac.endswith("_noearly"),
+            **checkpointing_of(config["ac"]),
             attention=config["attn"],
         ),
         offload_parameters=config["cpu_offload"],

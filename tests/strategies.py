@@ -102,7 +102,13 @@ def plans(draw: st.DrawFn) -> Plan:
         optimizer_implementation=implementation,
         clip_grad_norm=draw(st.sampled_from([None, 1.0])),
         activation_checkpointing=draw(
-            st.sampled_from(["none", "full", "selective-op", "every-2", "every-3"])
+            st.sampled_from(
+                ["none", "full", "selective-op", "megatron-selective", "every-2", "every-3"]
+            )
+        ),
+        checkpoint_save=draw(st.sampled_from([None, (), ("aten.mm",), ("aten.silu", "aten.mm/3")])),
+        checkpoint_modules=draw(
+            st.lists(st.sampled_from(["core_attn", "mlp", "layernorm"]), unique=True).map(tuple)
         ),
         early_stop=draw(st.booleans()),
     )

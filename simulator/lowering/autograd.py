@@ -6,19 +6,19 @@ sequence number, torch/csrc/autograd/engine.cpp); a node allocates its gradients
 incoming one and what it had kept, and then hands its gradients on. Two gradients that meet are
 summed out of place.
 
-Checkpointing acts here only (torch/utils/checkpoint.py, non-reentrant): forward keeps the input
-and what a selective policy caches; the first node that unpacks a kept tensor recomputes, which
-stops early before the last op that packs anything; cached results that were never popped and the
-input stay until the last node has unpacked.
+Checkpointing acts here only (torch/utils/checkpoint.py, non-reentrant): forward keeps the
+arguments of the checkpointed call and what a selective policy caches; the first node that unpacks a
+kept tensor recomputes, which stops early before the last op that packs anything; cached results
+that were never popped and the arguments stay until the call's last node has unpacked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from simulator.kernels import Elementwise
-from simulator.lowering.recompute import Recompute
+from simulator.lowering.recompute import Recompute, Region
 from simulator.lowering.writer import BlockWriter
 from simulator.model.graph import GradTensor, Graph, Op
 from simulator.program.instructions import Category, Tensor
@@ -30,6 +30,21 @@ class Gradient:
 
     slot: int
     holders: int = 1
+
+
+@dataclass(slots=True)
+class _Call:
+    """One checkpointed call in backward: what recompute made, and who still needs it.
+
+    ``keepers``: how many nodes have yet to unpack each value that the call makes; ``packed``: how
+    many tensors they have yet to unpack in all.
+    """
+
+    region: Region
+    keepers: dict[int, int] = field(default_factory=dict)
+    packed: int = 0
+    slots: dict[int, int] = field(default_factory=dict)
+    recomputed: bool = False
 
 
 def write_forward(
@@ -46,15 +61,13 @@ def write_forward(
     allocate is added and what they drop is removed. ``lent``: borrowed values that some layer
     keeps for backward.
     """
-    _run(
-        w,
-        graph,
-        slots,
-        kept=recompute.kept | recompute.until_loss | lent,
-        category=Category.ACTIVATIONS,
-        ops=ops,
-        cached=frozenset(),
-    )
+    kept = recompute.kept | recompute.until_loss | lent
+    returns = {region.end - 1: region for region in recompute.regions}
+    for index in ops:
+        _run(w, graph, slots, index, kept, Category.ACTIVATIONS)
+        if index in returns:
+            leaves = sorted(returns[index].leaves - kept)
+            w.free_all(slots.pop(value) for value in leaves if value in slots)
 
 
 def write_backward(
@@ -80,37 +93,29 @@ def _run(
     w: BlockWriter,
     graph: Graph,
     slots: dict[int, int],
-    *,
+    index: int,
     kept: frozenset[int],
     category: Category,
-    ops: range,
-    cached: frozenset[int],
 ) -> None:
-    """Run ``ops`` in host order; results of ``cached`` ops are popped, not computed."""
-    for index in ops:
-        op = graph.ops[index]
-        if index not in cached:
-            for number in op.outputs:
-                value = graph.values[number]
-                if value.base is not None:
-                    continue
-                slots[number] = w.alloc(
-                    Tensor(
-                        name=value.name,
-                        shape=value.shape,
-                        dtype=value.dtype,
-                        category=category,
-                        module=value.module,
-                    ),
-                    slot=slots.get(number),
-                )
-            if not op.is_view:
-                w.launch(op.kernel, op.module)
-        _release(w, op, slots, kept)
+    """Issue one op; then what Python drops after it goes, unless autograd keeps it."""
+    op = graph.ops[index]
+    for number in op.outputs:
+        value = graph.values[number]
+        if value.base is None:
+            tensor = Tensor(
+                name=value.name,
+                shape=value.shape,
+                dtype=value.dtype,
+                category=category,
+                module=value.module,
+            )
+            slots[number] = w.alloc(tensor, slot=slots.get(number))
+    if not op.is_view:
+        w.launch(op.kernel, op.module)
+    _release(w, op, slots, kept)
 
 
 def _release(w: BlockWriter, op: Op, slots: dict[int, int], kept: frozenset[int]) -> None:
-    """What Python drops after ``op`` goes, unless autograd keeps it."""
     for value in op.releases:
         if value not in kept and value in slots:
             w.free(slots.pop(value))
@@ -129,36 +134,52 @@ class _Backward:
         lent: Mapping[int, int],
     ) -> None:
         self.w, self.graph, self.recompute, self.slots = w, graph, recompute, slots
-        self.existing, self.lent = existing, lent
-        self.keepers: dict[int, int] = {}
-        for op in graph.ops:
-            for value in (*op.saves, *op.borrows):
-                self.keepers[value] = self.keepers.get(value, 0) + 1
-        self.packed = sum(self.keepers.values())
+        self.existing, self.lent = existing, dict(lent)
         self.pending: dict[int, Gradient] = {}
         self.weights: dict[str, int] = {}
-        self.recomputed = not recompute.active
+        self.keepers: dict[int, int] = {}
+        self.calls: dict[int, _Call] = {}
+        for region in recompute.regions:
+            call = _Call(region)
+            self.calls |= dict.fromkeys(range(region.first, region.end), call)
+            self._count(region.held, self.keepers)
+        for index, op in enumerate(graph.ops):
+            self._pack(op, self.calls.get(index))
+
+    def _pack(self, op: Op, call: _Call | None) -> None:
+        packed = (*op.saves, *op.borrows)
+        if call is None:
+            self._count(packed, self.keepers)
+        else:
+            call.packed += len(packed)
+            self._count((v for v in packed if v in call.region.inside), call.keepers)
+
+    def _count(self, values: Iterable[int], keepers: dict[int, int]) -> None:
+        for value in values:
+            keepers[value] = keepers.get(value, 0) + 1
 
     def write(self, incoming: Gradient) -> tuple[dict[str, int], int | None]:
         self.pending[self.graph.output] = incoming
-        for op in reversed(self.graph.ops):
-            arrived = [self.pending.pop(o) for o in op.outputs if o in self.pending]
+        for index in reversed(range(len(self.graph.ops))):
+            outputs = self.graph.ops[index].outputs
+            arrived = [self.pending.pop(o) for o in outputs if o in self.pending]
             if arrived:
-                self._node(op, arrived)
+                self._node(index, arrived)
         source = self.graph.input
         return self.weights, None if source is None else self.pending[source].slot
 
-    def _node(self, op: Op, arrived: list[Gradient]) -> None:
+    def _node(self, index: int, arrived: list[Gradient]) -> None:
         """Run one node: ``arrived`` are the gradients of its outputs."""
-        if (op.saves or op.borrows) and not self.recomputed:
-            self._recompute()
+        op, call = self.graph.ops[index], self.calls.get(index)
+        if call is not None and not call.recomputed and (op.saves or op.borrows):
+            self._recompute(call)
         results: list[tuple[int, Gradient]] = []
         for value in op.passes:
             arrived[0].holders += 1
             results.append((value, arrived[0]))
         results += self._launch(op, arrived)
         self._drop_all(arrived)
-        self._unpack(op)
+        self._unpack(op, call)
         for value, gradient in results:
             self._deliver(value, gradient)
         for made in op.gradients:
@@ -213,21 +234,29 @@ class _Backward:
         if not gradient.holders:
             self.w.free(gradient.slot)
 
-    def _unpack(self, op: Op) -> None:
-        """The node releases what it kept; after the last node the checkpoint lets go too."""
-        checkpointed = self.recompute.active
-        for value in op.saves:
+    def _unpack(self, op: Op, call: _Call | None) -> None:
+        """The node releases what it kept; after its last node a checkpoint lets go too."""
+        packed = (*op.saves, *op.borrows)
+        if call is None:
+            self._let_go(packed)
+            return
+        for value in packed:
+            if value in call.keepers:
+                call.keepers[value] -= 1
+                if not call.keepers[value]:
+                    self.w.free(call.slots.pop(value))
+        call.packed -= len(packed)
+        if packed and not call.packed:
+            self.w.free_all(call.slots.values())
+            self._let_go(call.region.held)
+
+    def _let_go(self, values: Iterable[int]) -> None:
+        """One keeper less of each."""
+        for value in values:
             self.keepers[value] -= 1
-            if not self.keepers[value] and not (checkpointed and value == self.graph.input):
-                self.w.free(self.slots.pop(value))
-        for value in op.borrows:
-            self.keepers[value] -= 1
-            if not self.keepers[value] and value in self.lent and not checkpointed:
-                self.w.free(self.lent[value])
-        self.packed -= len(op.saves) + len(op.borrows)
-        if (op.saves or op.borrows) and not self.packed and checkpointed:
-            self.w.free_all((*self.slots.values(), *self.lent.values()))
-            self.slots.clear()
+            home = self.slots if value in self.slots else self.lent
+            if not self.keepers[value] and value in home:
+                self.w.free(home.pop(value))
 
     def _deliver(self, value: int, gradient: Gradient) -> None:
         """Add to the gradient that already waits for this value, out of place."""
@@ -251,28 +280,23 @@ class _Backward:
         self._drop(gradient)
         self.pending[value] = total
 
-    def _recompute(self) -> None:
-        """Run forward again up to the last op that keeps anything, popping what was cached."""
-        self.recomputed = True
-        kept = self.graph.saved_values()
-        stop = self.recompute.stop
-        _run(
-            self.w,
-            self.graph,
-            self.slots,
-            kept=kept,
-            category=Category.RECOMPUTED,
-            ops=range(stop),
-            cached=self.recompute.cached,
-        )
+    def _recompute(self, call: _Call) -> None:
+        """Run the call again up to its last op that keeps anything, popping what was cached.
+
+        The early stop unwinds every Python frame.
+        """
+        call.recomputed = True
+        region, ops = call.region, self.graph.ops
+        popped = {value for index in region.cached for value in ops[index].outputs}
+        slots = call.slots = {v: self.slots.pop(v) for v in sorted(popped) if v in self.slots}
+        kept = frozenset(call.keepers)
+        for index in range(region.first, region.stop):
+            if index in region.cached:
+                _release(self.w, ops[index], slots, kept)
+            else:
+                _run(self.w, self.graph, slots, index, kept, Category.RECOMPUTED)
         never_popped = {
-            value
-            for index in self.recompute.cached
-            if index >= stop
-            for value in self.graph.ops[index].outputs
+            value for index in region.cached if index >= region.stop for value in ops[index].outputs
         }
-        result = self.graph.output
-        if result in self.slots and result not in kept:
-            self.w.free(self.slots.pop(result))
-        for op in self.graph.ops[stop:]:  # the early stop unwinds every Python frame
-            _release(self.w, op, self.slots, kept | never_popped)
+        dropped = [value for value in slots if value not in kept | never_popped]
+        self.w.free_all(slots.pop(value) for value in dropped)

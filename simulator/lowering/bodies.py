@@ -239,9 +239,7 @@ class Bodies:
 
 def kept_borrows(kind: Kind) -> frozenset[str]:
     """Names of lent values that a unit keeps: its nodes do, or its checkpoint's arguments."""
-    graph = kind.graph
-    kept = graph.borrows if kind.recompute.active else {v for op in graph.ops for v in op.borrows}
-    return frozenset(_named(kind, value) for value in kept)
+    return frozenset(_named(kind, value) for value in kind.recompute.borrowed)
 
 
 def _named(kind: Kind, value: int) -> str:

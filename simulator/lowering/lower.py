@@ -64,8 +64,7 @@ class _Lowering:
         self.plan = plan
         self.units = units_of(
             decoder,
-            training.activation_checkpointing,
-            early_stop=training.early_stop,
+            training,
             wrap=parallelism.fsdp.wrap,
             last_apart=not parallelism.fsdp.reshard_last_block,
         )

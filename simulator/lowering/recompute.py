@@ -1,65 +1,148 @@
-"""Activation checkpointing of one graph: what forward keeps, what backward runs again."""
+"""Activation checkpointing of one graph: what forward keeps, what backward runs again.
+
+A checkpoint (torch/utils/checkpoint.py, non-reentrant) runs a function whose nodes keep nothing:
+its arguments stay, and backward runs it again. The function is a whole block, or a part of one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from simulator.model.graph import Graph
+from simulator.lowering.policy import CORE_ATTENTION, TORCHTITAN, cached_ops
+from simulator.model.graph import Graph, Part
 
-SELECTIVE_ALWAYS = frozenset({"flash_attention", "efficient_attention"})
-"""Op kinds whose results torchtitan's selective-op policy always keeps (its ``_op_sac_save_list``:
-attention and communication); of matrix products (``mm``) it keeps every other one, first included.
-"""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """One checkpointed call: the ops from ``first`` up to ``end``; recompute ends before ``stop``.
+
+    ``inside``: the storages that it makes. ``held``: its arguments, in order. ``leaves``: what
+    it makes for its own frame alone, which goes when it returns. ``cached``: ops whose results a
+    selective policy keeps and recompute pops.
+    """
+
+    first: int
+    end: int
+    stop: int
+    inside: frozenset[int]
+    held: tuple[int, ...]
+    leaves: frozenset[int] = frozenset()
+    cached: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recompute:
-    """The policy ``mode`` applied to one graph.
+    """The checkpoints of one graph.
 
-    ``kept``: values that backward finds. ``cached``: ops whose results forward keeps and
-    recompute pops. ``stop``: recompute runs ops before this one. ``until_loss``: values that
-    outlive the module's forward, but go when the loss is there.
+    ``kept``: values that backward finds. ``borrowed``: likewise, of those that the graph has only
+    borrowed. ``until_loss``: values that outlive the module's forward, but go when the loss is
+    there.
     """
 
-    active: bool
+    regions: tuple[Region, ...] = ()
     kept: frozenset[int]
-    cached: frozenset[int]
-    stop: int
+    borrowed: frozenset[int]
     until_loss: frozenset[int] = frozenset()
 
 
-def plan_recompute(graph: Graph, mode: str, *, early_stop: bool = True) -> Recompute:
-    """``mode``: ``none``, ``full`` or ``selective-op``. ``early_stop`` off: all ops run again."""
-    if mode == "none":
-        return Recompute(active=False, kept=graph.saved_values(), cached=frozenset(), stop=0)
-    cached = selective_ops(graph) if mode == "selective-op" else frozenset()
-    kept = {value for index in cached for value in graph.ops[index].outputs}
-    if graph.input is not None:
-        kept.add(graph.input)
-    stop = stops_at(graph) if early_stop else len(graph.ops)
+def plan_recompute(
+    graph: Graph,
+    mode: str,
+    *,
+    early_stop: bool = True,
+    save: Sequence[str] | None = None,
+    modules: Sequence[str] = CORE_ATTENTION,
+) -> Recompute:
+    """``mode``: ``none``, ``full``, ``selective-op`` or ``megatron-selective``.
+
+    ``early_stop`` off: all ops run again. ``save``: operators whose results ``selective-op`` keeps
+    (None: torchtitan's); ``modules``: the parts that ``megatron-selective`` checkpoints.
+    """
+    regions: tuple[Region, ...] = ()
+    if mode in ("full", "selective-op"):
+        chosen = TORCHTITAN if save is None else save
+        cached = cached_ops(graph, chosen) if mode == "selective-op" else frozenset()
+        regions = (_whole(graph, cached, early_stop),)
+    elif mode == "megatron-selective":
+        regions = tuple(_parts(graph, modules, early_stop))
+    return _recompute(graph, regions)
+
+
+def _recompute(graph: Graph, regions: tuple[Region, ...]) -> Recompute:
+    covered = {index for region in regions for index in range(region.first, region.end)}
+    found = {value for region in regions for value in region.held}
+    for index, op in enumerate(graph.ops):
+        if index not in covered:
+            found.update(op.saves, op.borrows)
+    for region in regions:
+        found.update(value for index in region.cached for value in graph.ops[index].outputs)
+    borrowed = frozenset(graph.borrows)
+    kept = frozenset(found) - borrowed
     return Recompute(
-        active=True,
-        kept=frozenset(kept),
-        cached=cached,
-        stop=stop,
+        regions=regions,
+        kept=kept,
+        borrowed=frozenset(found) & borrowed,
         until_loss=frozenset(graph.until_loss) - kept,
     )
 
 
-def selective_ops(graph: Graph) -> frozenset[int]:
-    """Ops that torchtitan's selective-op policy caches: attention, and mm number 1, 3, 5, ..."""
-    products = [index for index, op in enumerate(graph.ops) if op.kind == "mm"]
-    always = [index for index, op in enumerate(graph.ops) if op.kind in SELECTIVE_ALWAYS]
-    return frozenset(products[::2] + always)
+def _whole(graph: Graph, cached: frozenset[int], early_stop: bool) -> Region:
+    """The block's arguments are its input and all that it is lent, read or not."""
+    source = () if graph.input is None else (graph.input,)
+    return Region(
+        first=0,
+        end=len(graph.ops),
+        stop=_stops_at(graph, 0, len(graph.ops)) if early_stop else len(graph.ops),
+        inside=_made(graph, 0, len(graph.ops)),
+        held=(*source, *graph.borrows),
+        cached=cached,
+    )
 
 
-def stops_at(graph: Graph) -> int:
-    """How many ops a recompute runs before ``_StopRecomputationError``.
+def _parts(graph: Graph, modules: Sequence[str], early_stop: bool) -> Iterable[Region]:
+    """The asked parts that keep anything, in order; a part of an asked part is in it already."""
+    asked = [part for part in graph.parts if part.name in modules]
+    end = 0
+    for part in sorted(asked, key=lambda part: (part.first, -part.end)):
+        ops = graph.ops[part.first : part.end]
+        if part.first >= end and any(op.saves or op.borrows for op in ops):
+            end = part.end
+            yield _part(graph, part, early_stop)
+
+
+def _part(graph: Graph, part: Part, early_stop: bool) -> Region:
+    inside = _made(graph, part.first, part.end)
+    ops, later = graph.ops[part.first : part.end], graph.ops[part.end :]
+    reads = [graph.root(v) for op in ops for v in (*op.inputs, *op.saves, *op.borrows)]
+    returned = {graph.root(value) for op in later for value in op.inputs}
+    return Region(
+        first=part.first,
+        end=part.end,
+        stop=_stops_at(graph, part.first, part.end) if early_stop else part.end,
+        inside=inside,
+        held=tuple(v for v in dict.fromkeys((*reads, *part.unread)) if v not in inside),
+        leaves=inside - returned - {graph.root(graph.output)},
+    )
+
+
+def _made(graph: Graph, first: int, end: int) -> frozenset[int]:
+    return frozenset(
+        value
+        for op in graph.ops[first:end]
+        for value in op.outputs
+        if graph.values[value].base is None
+    )
+
+
+def _stops_at(graph: Graph, first: int, end: int) -> int:
+    """The op at which a recompute of ``first`` up to ``end`` meets ``_StopRecomputationError``.
 
     It is raised when as many tensors were packed again as forward had packed. An op packs its
     inputs before its kernel runs and its outputs after, so the last op that packs runs only if it
     keeps an output (torch/utils/checkpoint.py, ``early_stop``).
     """
-    last = max(index for index, op in enumerate(graph.ops) if op.saves or op.borrows)
-    op = graph.ops[last]
+    ops = graph.ops
+    last = max(index for index in range(first, end) if ops[index].saves or ops[index].borrows)
+    op = ops[last]
     return last + 1 if set(op.saves) & set(op.outputs) else last

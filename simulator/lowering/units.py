@@ -10,6 +10,7 @@ from simulator.kernels import Attention
 from simulator.lowering.recompute import Recompute, plan_recompute
 from simulator.model.decoder import BLOCK, Decoder
 from simulator.model.graph import Graph
+from simulator.plan.plan import Training
 
 LOSS = "loss"
 
@@ -45,10 +46,12 @@ class Kind:
         Attention is counted in full, as MFU counts it (``model/count.py``).
         """
         total = 0
-        for index, op in enumerate(self.graph.ops[: self.recompute.stop]):
-            if index not in self.recompute.cached:
-                halved = isinstance(op.kernel, Attention) and op.kernel.causal
-                total += op.kernel.flops * (2 if halved else 1)
+        for region in self.recompute.regions:
+            for index in range(region.first, region.stop):
+                kernel = self.graph.ops[index].kernel
+                if index not in region.cached:
+                    halved = isinstance(kernel, Attention) and kernel.causal
+                    total += kernel.flops * (2 if halved else 1)
         return total
 
 
@@ -63,16 +66,15 @@ class Unit:
 
 def units_of(
     decoder: Decoder,
-    checkpointing: str,
+    training: Training,
     *,
-    early_stop: bool = True,
     wrap: str | tuple[str, ...] = "torchtitan",
     last_apart: bool = False,
 ) -> tuple[Unit, ...]:
     """The units in forward order; checkpointing applies to blocks only.
 
-    ``checkpointing``: ``none``, ``full``, ``selective-op``, or ``every-N``: every N-th block in
-    full, the first one included. ``last_apart``: give the last block a kind of its own.
+    Under ``every-N`` every N-th block is checkpointed in full, the first one included.
+    ``last_apart``: give the last block a kind of its own.
     """
     wrapped = wrapped_sorts(wrap, decoder)
     embedding = Kind(
@@ -89,7 +91,7 @@ def units_of(
         recompute=plan_recompute(decoder.head, "none"),
         wrapped="head" in wrapped,
     )
-    blocks = _Blocks(decoder, checkpointing, early_stop, "block" in wrapped)
+    blocks = _Blocks(decoder, training, "block" in wrapped)
     return (
         Unit(kind=embedding, label="embed"),
         *(blocks.unit(layer, apart=last_apart) for layer in range(decoder.layers)),
@@ -100,14 +102,14 @@ def units_of(
 class _Blocks:
     """Kinds of blocks: by graph, by recompute policy, and the last one apart where asked."""
 
-    def __init__(
-        self, decoder: Decoder, checkpointing: str, early_stop: bool, wrapped: bool
-    ) -> None:
-        self.decoder, self.wrapped, self.early_stop = decoder, wrapped, early_stop
-        self.every, self.mode = 1, checkpointing
-        if checkpointing.startswith("every-"):
-            self.every, self.mode = int(checkpointing.removeprefix("every-")), "full"
+    def __init__(self, decoder: Decoder, training: Training, wrapped: bool) -> None:
+        self.decoder, self.wrapped, self.training = decoder, wrapped, training
+        self.every, self.mode = 1, training.activation_checkpointing
+        if self.mode.startswith("every-"):
+            self.every, self.mode = int(self.mode.removeprefix("every-")), "full"
         self._kinds: dict[tuple[str, str, bool], Kind] = {}
+        if self.mode == "megatron-selective":
+            _refuse_unknown_parts(decoder, training.checkpoint_modules)
 
     def unit(self, layer: int, *, apart: bool) -> Unit:
         """The block of one layer."""
@@ -124,11 +126,25 @@ class _Blocks:
                 name=name if mode == self.mode else f"{name}_{mode}",
                 fqn=self.decoder.block_fqn,
                 graph=graph,
-                recompute=plan_recompute(graph, mode, early_stop=self.early_stop),
+                recompute=plan_recompute(
+                    graph,
+                    mode,
+                    early_stop=self.training.early_stop,
+                    save=self.training.checkpoint_save,
+                    modules=self.training.checkpoint_modules,
+                ),
                 wrapped=self.wrapped,
                 last=last,
             )
         return self._kinds[key]
+
+
+def _refuse_unknown_parts(decoder: Decoder, modules: Collection[str]) -> None:
+    known = {part.name for graph in decoder.blocks for part in graph.parts}
+    for name in modules:
+        if name not in known:
+            text = f"no block of this model has a part {name!r} to checkpoint"
+            raise UnsupportedError(f"{text}{did_you_mean(name, known)}")
 
 
 def wrapped_sorts(wrap: str | tuple[str, ...], decoder: Decoder) -> frozenset[str]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise, Kernel
-from simulator.model.graph import VIEW, BackwardStep, GradTensor, Graph, Op, Value, Weight
+from simulator.model.graph import VIEW, BackwardStep, GradTensor, Graph, Op, Part, Value, Weight
 from simulator.model.rule import Rule
 
 
@@ -39,6 +39,7 @@ class GraphBuilder:
         self._values: list[Value] = []
         self._weights: list[Weight] = []
         self._ops: list[Op] = []
+        self._parts: list[Part] = []
         self._borrowed: list[int] = []
         self._until_loss: list[int] = []
         self._released_after: dict[int, int] = {}
@@ -138,6 +139,18 @@ class GraphBuilder:
         )
 
     @contextmanager
+    def part(self, name: str, unread: Sequence[int] = ()) -> Iterator[None]:
+        """A function call that can be checkpointed alone; ``unread``: arguments of no use to it."""
+        first = len(self._ops)
+        yield
+        part = Part(name=name, first=first, end=len(self._ops), unread=tuple(unread))
+        self._parts.append(part)
+
+    def lent(self, name: str) -> tuple[int, ...]:
+        """The storage that is borrowed under that name, if it is."""
+        return tuple(value for value in self._borrowed if self._values[value].name == name)
+
+    @contextmanager
     def frame(self, *arguments: int) -> Iterator[Frame]:
         """A function call: what it binds lives until it returns."""
         frame = Frame()
@@ -180,6 +193,7 @@ class GraphBuilder:
             borrows=tuple(self._borrowed),
             until_loss=tuple(self._until_loss),
             until_return=tuple(until_return),
+            parts=tuple(self._parts),
         )
 
     def _last_reader(self) -> Iterator[tuple[int, int]]:

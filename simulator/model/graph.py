@@ -125,6 +125,20 @@ class Op:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A run of ops that one function call issues: those from ``first`` up to ``end``.
+
+    ``name``: what module-wise checkpointing calls it, such as ``core_attn``. ``unread``: arguments
+    that it is passed and does not read.
+    """
+
+    name: str
+    first: int
+    end: int
+    unread: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
     """One module's forward and, through its ops, its backward.
 
@@ -132,7 +146,7 @@ class Graph:
     ``output`` is returned to the caller. ``weights`` in registration order. ``lends`` outlive the
     graph; ``borrows`` are lent by the embedding's graph and found there by name. ``until_loss``
     are held by the training step's autocast context until the loss is there; ``until_return`` by
-    the caller until the framework's hooks have run.
+    the caller until the framework's hooks have run. ``parts`` can be checkpointed alone.
     """
 
     name: str
@@ -145,11 +159,17 @@ class Graph:
     borrows: tuple[int, ...] = ()
     until_loss: tuple[int, ...] = ()
     until_return: tuple[int, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @property
     def parameters(self) -> int:
         """Elements of the weights that are this graph's own."""
         return sum(weight.numel for weight in self.weights if not weight.tied)
+
+    def root(self, value: int) -> int:
+        """The storage of a value: itself, or what it is a view of."""
+        base = self.values[value].base
+        return value if base is None else base
 
     def saved_values(self) -> frozenset[int]:
         """Every value that some node keeps for backward."""

@@ -76,7 +76,13 @@ class Parallelism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """One training step. ``micro_batch`` is sequences a rank and micro-step."""
+    """One training step. ``micro_batch`` is sequences a rank and micro-step.
+
+    ``activation_checkpointing`` of the blocks: ``none``, ``full``, ``selective-op``,
+    ``megatron-selective``, or ``every-N``: every N-th block in full. ``checkpoint_save``: operators
+    whose results ``selective-op`` keeps (None: torchtitan's); ``checkpoint_modules``: parts of a
+    block that ``megatron-selective`` checkpoints.
+    """
 
     seq_len: int
     micro_batch: int
@@ -87,6 +93,8 @@ class Training:
     clip_grad_norm: float | None = None
     activation_checkpointing: str = "none"
     early_stop: bool = True
+    checkpoint_save: tuple[str, ...] | None = None
+    checkpoint_modules: tuple[str, ...] = ("core_attn",)
     attention: str = "flash"
     loss: str = "eager"
 

@@ -57,6 +57,8 @@ ABOUT: dict[str, str] = {
     "training.activation_checkpointing": "What backward computes again",
     "training.activation_checkpointing.mode": "every-N: every N-th block in full",
     "training.activation_checkpointing.early_stop": "Stop recomputing after the last saved tensor",
+    "training.activation_checkpointing.save": "Operators whose results are kept, as aten.mm/2",
+    "training.activation_checkpointing.modules": "Parts of a block that are checkpointed",
     "training.attention": "Which attention runs; left out: what the model's modules call",
     "training.loss": "How logits become the loss",
     "offload": "What lies in host memory (CPUOffloadPolicy: all three or none)",

@@ -43,7 +43,6 @@ HARMLESS: dict[str, tuple[Plain, ...]] = {
     "training.packing": ("packed",),
     "training.optimizer.in_backward": (False,),
     "training.activation_checkpointing.offload": (False,),
-    "training.activation_checkpointing.modules": (),
     "training.compile": ("none",),
     "training.fine_tuning": (),
     "offload.activations": ("none",),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from simulator.dtypes import DType
+from simulator.lowering.lower import decoder_of
+from simulator.lowering.policy import parse_save
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Plan
 from simulator.scenario.node import Map, Scalar, find
@@ -22,6 +24,7 @@ def warnings_of(tree: Map, model: ModelConfig, plan: Plan) -> tuple[str, ...]:
         for key, harmless, why in found
         if _asks(tree, tuple(key.split(".")), harmless)
     )
+    dead = (*dead, *_never_called(model, plan))
     precision = plan.training.precision
     if DType.FP16 in (precision.parameters, precision.compute, precision.reduce):
         return (*dead, "training.precision: fp16 needs a loss scaler; no loss scaling is simulated")
@@ -69,14 +72,34 @@ def _of_unwrapped(plan: Plan) -> Iterator[Dead]:
 
 
 def _of_training(plan: Plan) -> Iterator[Dead]:
-    if plan.training.activation_checkpointing == "none":
-        why = ": nothing is recomputed (mode: none)"
-        yield "training.activation_checkpointing.early_stop", True, why
+    yield from _of_checkpointing(plan.training.activation_checkpointing)
     if plan.offload_parameters:
         why = ": the optimizer runs on the host, which is not simulated (offload.parameters: host)"
         yield "training.optimizer.name", "adamw", why
         yield "training.optimizer.implementation", "foreach", why
         yield "training.clip_grad_norm", None, why
+
+
+def _of_checkpointing(mode: str) -> Iterator[Dead]:
+    key = "training.activation_checkpointing"
+    if mode == "none":
+        yield f"{key}.early_stop", True, ": nothing is recomputed (mode: none)"
+    if mode != "selective-op":
+        yield f"{key}.save", None, f" but with mode: selective-op (mode: {mode})"
+    if mode != "megatron-selective":
+        yield f"{key}.modules", None, f" but with mode: megatron-selective (mode: {mode})"
+
+
+def _never_called(model: ModelConfig, plan: Plan) -> Iterator[str]:
+    """Entries of ``save`` that no block of the model calls."""
+    training = plan.training
+    if training.activation_checkpointing != "selective-op" or not training.checkpoint_save:
+        return
+    blocks = {block.name: block for block in decoder_of(model, plan).blocks}
+    called = {op.kind for block in blocks.values() for op in block.ops}
+    for entry in training.checkpoint_save:
+        if parse_save(entry).kind not in called:
+            yield f"training.activation_checkpointing.save: no block calls {entry}"
 
 
 def _of_model(model: ModelConfig) -> Iterator[Dead]:

@@ -146,6 +146,34 @@ def patterns(names: Iterable[str]) -> Kind:
     return Kind(check, schema={"anyOf": [by_name.schema, items]})
 
 
+def listed(kind: Kind) -> Kind:
+    """A list, each entry of one kind."""
+    inner: Any = kind.func
+
+    def check(value: object) -> tuple[object, ...]:
+        if not isinstance(value, list):
+            raise ValueError(f"expected a list, found {kind_of(value)}; write [{shorten(value)}]")
+        return tuple(inner(each) for each in value)
+
+    return Kind(check, schema={"type": "array", "items": kind.schema})
+
+
+def operator() -> Kind:
+    """An operator whose results can be kept, as ``aten.mm``; ``aten.mm/2`` keeps every second."""
+    from simulator.lowering.policy import OPERATORS, parse_save
+
+    def check(value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError(f"expected an operator as aten.mm, found {kind_of(value)}")
+        try:
+            parse_save(value)
+        except UserError as error:
+            raise ValueError(f"{error}; supported: {', '.join(OPERATORS)}") from None
+        return value
+
+    return Kind(check, schema={"type": "string"})
+
+
 def whose() -> Kind:
     """``measured.of``: max, last, or a rank by number."""
 

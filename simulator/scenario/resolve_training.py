@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from simulator.dtypes import DType
+from simulator.lowering.policy import CORE_ATTENTION
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Parallelism, Precision, Training
 from simulator.scenario.mistakes import Mistakes
@@ -38,6 +39,7 @@ def resolve_training(
     grad_accum = _grad_accum(section, replicas, tree, mistakes)
     if precision is None:
         return None
+    checkpointing = section.activation_checkpointing
     return Training(
         seq_len=section.seq_len,
         micro_batch=section.micro_batch,
@@ -46,8 +48,10 @@ def resolve_training(
         optimizer=section.optimizer.name,
         optimizer_implementation=section.optimizer.implementation,
         clip_grad_norm=section.clip_grad_norm,
-        activation_checkpointing=section.activation_checkpointing.mode,
-        early_stop=section.activation_checkpointing.early_stop,
+        activation_checkpointing=checkpointing.mode,
+        early_stop=checkpointing.early_stop,
+        checkpoint_save=checkpointing.save,
+        checkpoint_modules=checkpointing.modules or CORE_ATTENTION,
         attention=attention,
         loss=section.loss,
     )

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from simulator.lowering.policy import MODULES
 from simulator.scenario.fields import choice, number, whole
 from simulator.scenario.kinds import (
     Date,
@@ -27,7 +28,9 @@ from simulator.scenario.kinds import (
     Version,
     catalogued,
     dtypes,
+    listed,
     one_length,
+    operator,
     patterns,
     refuse_map,
     slices,
@@ -115,18 +118,23 @@ class OptimizerSection(Section):
     implementation: Annotated[str, choice(["foreach", "fused", "for-loop"])] = "foreach"
 
 
+_MODES = ("none", "full", "selective-op", "megatron-selective")
+_LATER_MODULES = ("moe", "moe_act", "shared_experts", "mla_up_proj")
+
+
 class CheckpointingSection(Section):
     """``training.activation_checkpointing:``."""
 
     mode: Annotated[
         str,
         choice(
-            ["none", "full", "selective-op", *(f"every-{n}" for n in range(2, 129))],
-            ["megatron-selective"],
-            shown=["none", "full", "selective-op", "every-2 to every-128"],
+            [*_MODES, *(f"every-{n}" for n in range(2, 129))],
+            shown=[*_MODES, "every-2 to every-128"],
         ),
     ] = "none"
     early_stop: Flag = True
+    save: Annotated[Any, listed(operator())] = None
+    modules: Annotated[Any, listed(choice(MODULES, _LATER_MODULES))] = None
 
 
 class TrainingSection(Section):

@@ -56,6 +56,8 @@ HONOURED: dict[str, Any] = {
     "training.clip_grad_norm": 1.0,
     "training.activation_checkpointing.mode": "full",
     "training.activation_checkpointing.early_stop": "false",
+    "training.activation_checkpointing.save": "[aten.mm]",
+    "training.activation_checkpointing.modules": "[mlp]",
     "training.attention": None,  # torchtitan's modules have one: test_models.py
     "training.loss": None,  # one choice so far
     "offload.parameters": "host",

@@ -114,6 +114,12 @@ def test_every_rule_is_of_a_key_and_of_both_sides(key: str) -> None:
         (["parallelism.fsdp.wrap=none", "parallelism.fsdp.forward_prefetch=1"], "no block is wr"),
         (["parallelism.fsdp.wrap=none", "parallelism.fsdp.reshard_after_forward=false"], "root"),
         (["training.activation_checkpointing.early_stop=false"], "nothing is recomputed"),
+        (
+            ["training.activation_checkpointing={mode: selective-op, save: [aten.bmm]}"],
+            "no block calls aten.bmm",
+        ),
+        (["training.activation_checkpointing={mode: full, save: [aten.mm]}"], "selective-op"),
+        (["training.activation_checkpointing={mode: full, modules: [mlp]}"], "megatron-selective"),
         (["offload.parameters=host", "training.optimizer=sgd"], "the optimizer runs on the host"),
         (["model.kv_expand=false"], "heads = kv_heads"),
         (["model={preset: mistral-7b, dropout: 0.1}"], "dropout in eager attention alone"),

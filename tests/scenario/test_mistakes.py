@@ -43,7 +43,7 @@ def test_five_mistakes_are_five_lines_each_with_its_place(load_text: Load) -> No
         "6:3: parallelism.dp_sard: unknown key; did you mean 'dp_shard'?",
         "9:16: training.micro_batch: expected a whole number from 1 to 65,536, found 0",
         "11:29: training.activation_checkpointing.mode: unknown value 'on'; "
-        "supported: none, full, selective-op, every-2 to every-128",
+        "supported: none, full, selective-op, megatron-selective, every-2 to every-128",
     ]
 
 

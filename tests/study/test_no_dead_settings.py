@@ -38,6 +38,10 @@ BEFORE: dict[str, dict[str, Any]] = {
     },
     "parallelism.fsdp.sync_every_micro_batch": {"training.grad_accum": 2},
     "training.activation_checkpointing.early_stop": {"training.activation_checkpointing": "full"},
+    "training.activation_checkpointing.save": {"training.activation_checkpointing": "selective-op"},
+    "training.activation_checkpointing.modules": {
+        "training.activation_checkpointing": "megatron-selective"
+    },
     "measured.of": {"measured.host_peak": "1 GiB"},
     "measured.tokens_per_s_per_gpu": {"measured.step_time": None},
 }
@@ -52,6 +56,8 @@ VALUES: dict[str, Any] = {
     "model.dropout": 0.0,
     "cluster.gpu": "h200-sxm-141gb",
     "training.attention": "eager",
+    "training.activation_checkpointing.save": ["aten.mm"],
+    "training.activation_checkpointing.modules": ["mlp"],
     "software.torch": "2.6",
     "what_if": [{"set": {"training.micro_batch": 2}}],
     "measured.host_peak": "2 GiB",

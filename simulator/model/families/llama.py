@@ -95,18 +95,19 @@ def _attention(b: GraphBuilder, x: int, config: ModelConfig) -> int:
             raise UnsupportedError(
                 "the efficient kernel takes all heads alone: set kv_expand: true"
             )
-        if config.kv_expand:
-            k, v = repeat_heads(b, k, config.heads, "k"), repeat_heads(b, v, config.heads, "v")
-        if config.attention == "efficient":
-            out = efficient_attention(b, q, k, v, None, "attention")
-        else:
-            out = flash_attention(b, q, k, v, "attention")
+        with b.part("core_attn"):
+            if config.kv_expand:
+                k, v = repeat_heads(b, k, config.heads, "k"), repeat_heads(b, v, config.heads, "v")
+            if config.attention == "efficient":
+                out = efficient_attention(b, q, k, v, None, "attention")
+            else:
+                out = flash_attention(b, q, k, v, "attention")
         frame.bind(q, k, v, out)
         return linear(b, out, "wo", config.hidden)
 
 
 def _feed_forward(b: GraphBuilder, x: int, config: ModelConfig) -> int:
-    with b.frame(x):
+    with b.part("mlp"), b.frame(x):
         gate = silu(b, linear(b, x, "w1", config.ffn), "silu")
         product = mul(b, gate, linear(b, x, "w3", config.ffn), "gated")
         return linear(b, product, "w2", config.hidden)

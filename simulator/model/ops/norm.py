@@ -16,11 +16,15 @@ from simulator.model.ops.norm_parts import (
 )
 from simulator.model.rule import Rule
 
+NORM = "layernorm"
+"""What module-wise checkpointing calls a norm."""
+
 
 def rms_norm(b: GraphBuilder, x: int, name: str, *, fused: bool) -> int:
     """x · rsqrt(mean(x²) + eps) · weight over the last dim."""
     weight = b.weight(f"{name}.weight", (b.of(x).shape[-1],))
-    return _fused(b, x, name, weight) if fused else _composite(b, x, name, weight)
+    with b.part(NORM):
+        return _fused(b, x, name, weight) if fused else _composite(b, x, name, weight)
 
 
 def _fused(b: GraphBuilder, x: int, name: str, weight: Weight) -> int:
@@ -73,7 +77,7 @@ def hf_rms_norm(b: GraphBuilder, x: int, name: str) -> int:
     Keeps the fp32 copy, rsqrt's result and the normalised rows in x's dtype: 6 B an element.
     """
     weight = b.weight(f"{name}.weight", (b.of(x).shape[-1],))
-    with b.frame() as frame:
+    with b.part(NORM), b.frame() as frame:
         copy = cast(b, x, DType.FP32, f"{name}.float")
         factor, mean = inverse_rms(b, copy, name)
         normed = scale_by(b, copy, factor, f"{name}.normed")
@@ -87,12 +91,13 @@ def gemma_rms_norm(b: GraphBuilder, x: int, name: str) -> int:
     Keeps the fp32 copy, the normalised fp32 rows and the widened weight: 8 B an element.
     """
     weight = b.weight(f"{name}.weight", (b.of(x).shape[-1],))
-    copy = cast(b, x, DType.FP32, f"{name}.float")
-    factor, _ = inverse_rms(b, copy, name)
-    normed = scale_by(b, copy, factor, f"{name}.normed")
-    product = scale_by(b, normed, widened_weight(b, weight, name), f"{name}.weighted")
-    with b.frame(product):
-        return cast(b, product, b.of(x).dtype, f"{name}.out")
+    with b.part(NORM):
+        copy = cast(b, x, DType.FP32, f"{name}.float")
+        factor, _ = inverse_rms(b, copy, name)
+        normed = scale_by(b, copy, factor, f"{name}.normed")
+        product = scale_by(b, normed, widened_weight(b, weight, name), f"{name}.weighted")
+        with b.frame(product):
+            return cast(b, product, b.of(x).dtype, f"{name}.out")
 
 
 def layer_norm(b: GraphBuilder, x: int, name: str, *, bias: bool = True) -> int:
@@ -116,5 +121,6 @@ def layer_norm(b: GraphBuilder, x: int, name: str, *, bias: bool = True) -> int:
         ),
     )
     kernel = Elementwise(name=name, kind="norm", read=size, written=size + 2 * b.bytes(rstd))
-    b.op(name, "layer_norm", (x,), (out, mean, rstd), kernel, saves=(x, mean, rstd), rule=rule)
+    with b.part(NORM):
+        b.op(name, "layer_norm", (x,), (out, mean, rstd), kernel, saves=(x, mean, rstd), rule=rule)
     return out

@@ -1,15 +1,20 @@
-"""Activation checkpointing of blocks, as torchtitan applies it."""
+"""Activation checkpointing of blocks, as torchtitan applies it, or of parts of them."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
-from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from recorder.tracing.tracer import Tracer
 
@@ -39,8 +44,14 @@ def apply(blocks: nn.ModuleList, mode: str) -> None:
     options: dict[str, Any] = {"preserve_rng_state": False, "early_stop": early_stop}
     kind, _, which = mode.removesuffix("_noearly").partition("_")
     every = 1
-    if which == "op":
-        options["context_fn"] = selective
+    if kind == "part":
+        for block in blocks:
+            _checkpoint_parts(block, which.split("+"), options)
+        return
+    if kind == "save":
+        options["context_fn"] = partial(selective, _rules(which))
+    elif which == "op":
+        options["context_fn"] = partial(selective, {**dict.fromkeys(KEPT, 1), aten.mm.default: 2})
     elif which.isdigit():
         every = int(which)
     elif kind != "full":
@@ -49,17 +60,57 @@ def apply(blocks: nn.ModuleList, mode: str) -> None:
         blocks[index] = checkpoint_wrapper(blocks[index], **options)
 
 
-def selective() -> Any:
+Rules = dict[Any, int]
+"""Operators whose results are kept, and of how many calls one."""
+
+
+def _rules(which: str) -> Rules:
+    """``mm,silu/3``; an empty word keeps nothing."""
+    rules: Rules = {}
+    for word in filter(None, which.split(",")):
+        name, _, every = word.partition("/")
+        rules[getattr(aten, name).default] = int(every or 1)
+    return rules
+
+
+def selective(rules: Rules) -> Any:
     """Contexts that keep what is dear to compute again."""
-    return create_selective_checkpoint_contexts(partial(_policy, Counter()))
+    return create_selective_checkpoint_contexts(partial(_policy, rules, Counter()))
 
 
-def _policy(products: Counter[bool], context: Any, func: Any, *_: Any, **__: Any) -> Any:
-    keep = func in KEPT
-    if func == aten.mm.default:
-        products[context.is_recompute] += 1
-        keep = products[context.is_recompute] % 2 == 1
+def _policy(rules: Rules, calls: Counter[Any], context: Any, func: Any, *_: Any, **__: Any) -> Any:
+    keep = False
+    if func in rules:
+        calls[func, context.is_recompute] += 1
+        keep = (calls[func, context.is_recompute] - 1) % rules[func] == 0
     return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def _checkpoint_parts(block: nn.Module, names: list[str], options: dict[str, Any]) -> None:
+    around = partial(checkpoint, use_reentrant=False, **options)
+    for name in names:
+        if name == "core_attn":
+            _checkpoint_core(block, around)
+            continue
+        for module in _modules(block, name):
+            module.forward = partial(around, module.forward)
+
+
+def _checkpoint_core(block: nn.Module, around: Any) -> None:
+    """transformers' blocks look the function up by name."""
+    if hasattr(getattr(block, "attention", None), "around_core"):
+        block.attention.around_core = around
+        return
+    from recorder.models.hugging_face import attend_by
+
+    attend_by(around)
+
+
+def _modules(block: nn.Module, name: str) -> Iterator[nn.Module]:
+    for path, module in block.named_modules():
+        is_norm = type(module).__name__.lower().endswith("norm")
+        if is_norm if name == "layernorm" else path in ("feed_forward", "mlp"):
+            yield module
 
 
 def label_recomputed(blocks: nn.ModuleList, tracer: Tracer) -> None:

@@ -18,13 +18,17 @@ def attend(
     *,
     eager: Eager,
 ) -> int:
-    """q, k, v to a contiguous [b, s, heads, d]. What lies how in memory is ``eager.layout``."""
+    """q, k, v to a contiguous [b, s, heads, d]. What lies how in memory is ``eager.layout``.
+
+    The attention function is passed the position ids too, if the block is (its ``kwargs``).
+    """
     q, k, v = heads
-    if config.attention == "eager":
-        return eager(b, q, k, v, borrow_additive(b, shape))
-    if is_windowed(config, shape):
-        return masked_sdpa(b, q, k, v, borrow_boolean(b, shape))
-    return sdpa(b, q, k, v, heads_first=eager.layout.q)
+    with b.part("core_attn", unread=b.lent("position_ids")):
+        if config.attention == "eager":
+            return eager(b, q, k, v, borrow_additive(b, shape))
+        if is_windowed(config, shape):
+            return masked_sdpa(b, q, k, v, borrow_boolean(b, shape))
+        return sdpa(b, q, k, v, heads_first=eager.layout.q)
 
 
 def copies_value_gradient(config: ModelConfig, shape: Shape) -> bool:

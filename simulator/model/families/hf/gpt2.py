@@ -81,7 +81,7 @@ def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> in
 
 
 def _mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
-    with b.frame(x):
+    with b.part("mlp"), b.frame(x):
         wide = conv1d(b, x, "mlp.c_fc", config.ffn)
         active = gelu(b, wide, "gelu") if config.activation == "gelu" else _gelu_new(b, wide)
         out = conv1d(b, active, "mlp.c_proj", config.hidden)

@@ -72,7 +72,7 @@ def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> in
 
 
 def _mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
-    with b.frame(x):
+    with b.part("mlp"), b.frame(x):
         wide = gelu(b, linear(b, x, "mlp.dense_h_to_4h", config.ffn, bias=True), "gelu")
         return linear(b, wide, "mlp.dense_4h_to_h", config.hidden, bias=True)
 

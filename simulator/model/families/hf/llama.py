@@ -68,7 +68,7 @@ ACTIVATIONS = {"silu": silu, "gelu": gelu}
 
 def gated_mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
     """down(activation(gate(x)) · up(x))."""
-    with b.frame(x):
+    with b.part("mlp"), b.frame(x):
         gate = linear(b, x, "mlp.gate_proj", config.ffn)
         gate = ACTIVATIONS[config.activation](b, gate, config.activation)
         product = mul(b, gate, linear(b, x, "mlp.up_proj", config.ffn), "gated")

@@ -72,7 +72,7 @@ def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> in
 
 def _mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
     """down(up · silu(gate)) of the halves of one product."""
-    with b.frame(x) as frame:
+    with b.part("mlp"), b.frame(x) as frame:
         both = linear(b, x, "mlp.gate_up_proj", 2 * config.ffn)
         half = (*b.of(x).shape[:2], config.ffn)
         gate, up = split(b, both, "gate_up", {"gate": half, "up": half})

@@ -94,6 +94,17 @@ RECOMPUTE = {
         ac="selective_op", gqa_native=True, fused_rms=False
     ),
     "full_efficient_bf16": Case(ac="full", attn="efficient"),
+    "part_core_attn": Case(ac="part_core_attn"),
+    "part_core_attn_grouped_noearly": Case(ac="part_core_attn_noearly", gqa_native=True),
+    "part_mlp_noearly": Case(ac="part_mlp_noearly", wrap="block_root"),
+    "part_layernorm_composite": Case(ac="part_layernorm", fused_rms=False),
+    "part_all_odd": Case(model="titan:odd", ws=7, ac="part_core_attn+mlp+layernorm"),
+    "part_core_attn_mlp_ga2_nosync": Case(ac="part_core_attn+mlp", grad_accum=2, ga_sync=False),
+    "save_nothing": Case(ac="save_"),
+    "save_mm": Case(ac="save_mm"),
+    "save_mm3_flash": Case(ac="save_mm/3,_scaled_dot_product_flash_attention"),
+    "save_silu_norm_noearly": Case(ac="save_silu,_fused_rms_norm_noearly"),
+    "save_flash": Case(ac="save__scaled_dot_product_flash_attention"),
     "selective_op_efficient_fp32": Case(ac="selective_op", **AS_STORED, attn="efficient"),
 }
 OFFLOADS = {
@@ -134,6 +145,7 @@ UPDATES = {
 AUTOCAST = {
     "autocast_selective_op": _autocast(ac="selective_op"),
     "autocast_block_ga2_nosync": _autocast(wrap="block_root", grad_accum=2, ga_sync=False),
+    "autocast_part_core_attn_mlp": _autocast(ac="part_core_attn+mlp"),
     "autocast_grouped_odd": _autocast(model="titan:odd", gqa_native=True, ws=7),
     "autocast_every2_noearly": _autocast(ac="selective_2_noearly"),
     "autocast_noreshard_ga2": _autocast(reshard=False, grad_accum=2),

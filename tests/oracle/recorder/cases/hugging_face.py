@@ -69,5 +69,16 @@ HOSTILE_HUGGING_FACE = {
     "phi3_mini_reshard4_selective_op": _hf(
         model="phi-3-mini", seq=512, reshard=4, ac="selective_op"
     ),
+    "qwen3_8b_part_layernorm": _hf(model="qwen3-8b", ac="part_layernorm", seq=512),
+    "phi4_part_mlp": _hf(model="phi-4", ac="part_mlp", seq=512),
+    "gpt2_part_all": _hf(ac="part_core_attn+mlp+layernorm", **_GPT2),
+    "gpt_neox_20b_part_all_noearly": _hf(
+        model="gpt-neox-20b", seq=256, ac="part_core_attn+mlp+layernorm_noearly"
+    ),
+    "mistral_7b_part_core_attn": _hf(model="mistral-7b", ac="part_core_attn", seq=4096),
+    "llama3_8b_part_all_mb2": _hf(
+        model="llama-3.1-8b", ac="part_core_attn+mlp+layernorm", mb=2, seq=512
+    ),
+    "gpt2_save_addmm_layernorm": _hf(ac="save_addmm/2,native_layer_norm", **_GPT2),
     "gpt_neox_20b_one_layer_ws1": _hf(model="gpt-neox-20b", seq=256, n_layers=1, ws=1),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -55,6 +56,7 @@ class Attention(nn.Module):
         self.wk = nn.Linear(size.dim, grouped, bias=False)
         self.wv = nn.Linear(size.dim, grouped, bias=False)
         self.wo = nn.Linear(query, size.dim, bias=False)
+        self.around_core: Callable[..., Tensor] | None = None
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
         batch, seq, _ = x.shape
@@ -63,13 +65,31 @@ class Attention(nn.Module):
         key = self.wk(x).view(heads)
         value = self.wv(x).view(heads)
         query, key = rotate(query, key, table)
-        if self.size.heads > self.size.kv_heads and not self.size.grouped:
+        if self.around_core is not None:
+            mixed = self.around_core(self._core, query, key, value)
+        else:
+            if self.repeats:
+                key = self._repeat(key)
+                value = self._repeat(value)
+            mixed = self._attend(query, key, value)
+        return self.wo(mixed.transpose(1, 2).contiguous().view(batch, seq, -1))
+
+    @property
+    def repeats(self) -> bool:
+        """Whether keys and values are copied to all heads."""
+        return self.size.heads > self.size.kv_heads and not self.size.grouped
+
+    def _core(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Core attention in a frame of its own, to be checkpointed."""
+        if self.repeats:
             key = self._repeat(key)
             value = self._repeat(value)
-        mixed = functional.scaled_dot_product_attention(
+        return self._attend(query, key, value)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(
             query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), is_causal=True
         )
-        return self.wo(mixed.transpose(1, 2).contiguous().view(batch, seq, -1))
 
     def _repeat(self, x: Tensor) -> Tensor:
         batch, seq, kv_heads, head_dim = x.shape
