@@ -12,7 +12,7 @@ from simulator.kernels import Gemm
 from simulator.lowering.lower import decoder_of, lower
 from simulator.lowering.units import units_of
 from simulator.memory.ledger import replay
-from simulator.model.count import flops_per_token
+from simulator.model.count import flops_per_token, spared_flops_per_token
 from simulator.plan.mesh import mesh_of
 from simulator.trace.header import Header
 from simulator.trace.result import Result, summarise
@@ -142,7 +142,10 @@ def _header(scenario: Scenario, decoder: Decoder, cluster: Cluster, steps: int) 
 
     device = cluster.devices[0].gpu
     tokens = training.tokens * training.grad_accum
-    model_flops = tokens * flops_per_token(scenario.model, decoder.parameters, training.seq_len)
+    each = flops_per_token(scenario.model, decoder.parameters, training.seq_len)
+    model_flops = tokens * (
+        each - spared_flops_per_token(scenario.model, decoder, training.seq_len)
+    )
     units = units_of(decoder, training, last_apart=False)
     recomputed = sum(unit.kind.recomputed_flops for unit in units) * training.grad_accum
     world = scenario.plan.parallelism.world_size
@@ -157,6 +160,7 @@ def _header(scenario: Scenario, decoder: Decoder, cluster: Cluster, steps: int) 
         device_bytes=device.usable_bytes,
         reserved_by_others=scenario.cluster.reserved_bytes,
         parameters=decoder.parameters,
+        trained_parameters=decoder.trained_parameters,
         tokens=tokens,
         model_flops=model_flops,
         hardware_flops=model_flops + recomputed,

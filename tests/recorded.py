@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator.dtypes import SHORT_NAMES, DType
+from simulator.fine_tuning import Adapters, FineTuning
 from simulator.lowering.lower import decoder_of, lower
 from simulator.model.config import ModelConfig
 from simulator.model.presets import PRESETS
@@ -180,6 +181,23 @@ def precision_of(config: dict[str, Any]) -> Precision:
     )
 
 
+def fine_tuning_of(config: dict[str, Any]) -> FineTuning | None:
+    """What a recorder's configuration trains; None is everything."""
+    if not config.get("lora"):
+        freeze = tuple(config.get("freeze", ()))
+        return FineTuning(freeze=freeze) if freeze else None
+    dtype = config.get("lora_dtype")
+    return FineTuning(
+        adapters=Adapters(
+            rank=config["rank"],
+            targets=tuple(config["lora"].split(",")),
+            dropout=config["lora_dropout"],
+            dtype=SHORT_NAMES[dtype] if dtype and dtype != config["master"] else None,
+        ),
+        also_train=tuple(config["trains"]),
+    )
+
+
 def wrap_of(config: dict[str, Any], model: ModelConfig) -> str | tuple[str, ...]:
     """The wrapping of a recorder's configuration, its parts by the model's names for them."""
     wrap = config["wrap"]
@@ -216,6 +234,7 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
             clip_grad_norm=1.0 if config["clip"] else None,
             **checkpointing_of(config["ac"]),
             attention=config["attn"],
+            fine_tuning=fine_tuning_of(config),
         ),
         offload_parameters=config["cpu_offload"],
     )

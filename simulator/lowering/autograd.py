@@ -84,7 +84,7 @@ def write_backward(
     ``slots`` holds what forward kept, the input included if it was kept; ``existing`` the weights'
     gradients that are there already: new ones are added to them in place; ``lent`` the borrowed
     values that nobody needs after this backward. Returns the slots of the weights' gradients by
-    weight name, and that of the input's gradient (None: no input).
+    weight name, and that of the input's gradient (None: it needs none).
     """
     return _Backward(w, graph, recompute, slots, existing, lent).write(incoming)
 
@@ -166,7 +166,8 @@ class _Backward:
             if arrived:
                 self._node(index, arrived)
         source = self.graph.input
-        return self.weights, None if source is None else self.pending[source].slot
+        given = None if source is None else self.pending.get(source)
+        return self.weights, None if given is None else given.slot
 
     def _node(self, index: int, arrived: list[Gradient]) -> None:
         """Run one node: ``arrived`` are the gradients of its outputs."""

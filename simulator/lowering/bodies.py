@@ -30,10 +30,12 @@ class Bodies:
         self.decoder, self.training = decoder, training
         self.framework, self.loss = framework, loss
         self.kept_lent = frozenset().union(*(kept_borrows(unit.kind) for unit in units))
+        first = decoder.embedding
+        self.kept_lent |= {first.values[v].name for v in first.saved_values() & {*first.lends}}
         self.lent_output = lent_output(decoder)
-        self.head_wrapped = units[-1].kind.wrapped
-        first = units[1].kind
-        if self.lent_output is not None and first.graph.input in first.recompute.kept:
+        self.head = units[-1].kind
+        block = units[1].kind
+        if self.lent_output is not None and block.graph.input in block.recompute.kept:
             self.kept_lent |= {self.lent_output}
         self.tied = frozenset(weight.name for weight in decoder.head.weights if weight.tied)
 
@@ -105,6 +107,7 @@ class Bodies:
         slots = self._slots(w, self.loss)
         graph = self.loss.graph
         write_forward(w, graph, self.loss.recompute, slots, range(len(graph.ops)))
+        self._drop_through_loss(w)
         if inside:
             self.framework.end_forward(w, micro)
         _drop_input(w, self.loss, slots)
@@ -114,6 +117,12 @@ class Bodies:
                 for value in sorted(unit.kind.recompute.until_loss)
             )
         w.mark("fwd_done")
+
+    def _drop_through_loss(self, w: BlockWriter) -> None:
+        """The model's forward, which has computed the loss, returns: what its locals held goes."""
+        for value in self.head.graph.through_loss:
+            if value not in self.head.recompute.kept:
+                w.free(w.shared("previous", f"kept.{_named(self.head, value)}"))
 
     def loss_backward(self, w: BlockWriter, ahead: Kind | None) -> None:
         """``loss.backward()`` starts from a gradient of one, which lives until it returns."""
@@ -130,7 +139,7 @@ class Bodies:
             self.framework.begin_backward(w, ahead)
             ahead = None
         self._backward(w, self.loss, Gradient(slot, holders=2), {}, returns=frozenset())
-        if not self.head_wrapped:
+        if not self.head.wrapped:
             self.framework.begin_backward(w, ahead)
 
     def backward(
@@ -213,9 +222,10 @@ class Bodies:
     def _slots(self, w: BlockWriter, kind: Kind) -> dict[int, int]:
         """Shared slots of a graph's output, its input, what it keeps, borrows and lends."""
         graph = kind.graph
+        held = graph.through_loss
         slots = {
             value: w.shared("own", f"kept.{graph.values[value].name}")
-            for value in sorted(kind.recompute.kept | kind.recompute.until_loss)
+            for value in sorted({*kind.recompute.kept, *kind.recompute.until_loss, *held})
             if value != graph.input
         }
         slots |= dict(self._borrowed(w, graph))

@@ -44,6 +44,7 @@ def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
         seq=training.seq_len,
         dtype=training.precision.compute,
         autocast=training.precision.autocast,
+        tuning=training.fine_tuning,
     )
     return FAMILIES[config.family](config, shape)
 
@@ -71,7 +72,7 @@ class _Lowering:
         self.wrapped = [unit for unit in self.units if unit.kind.wrapped]
         self.framework = FRAMEWORKS[parallelism.framework](plan, self.units)
         choice = (training.optimizer, training.optimizer_implementation)
-        self.optimizer = OPTIMIZERS[choice](training.precision)
+        self.optimizer = OPTIMIZERS[choice](training.trained_precision)
         policy = plan_recompute(decoder.loss, "none")
         loss = Kind(name=LOSS, fqn=LOSS, graph=decoder.loss, recompute=policy, wrapped=False)
         self.bodies = Bodies(decoder, training, self.framework, loss, self.units)
@@ -166,15 +167,15 @@ class _Lowering:
             unit = self.units[index]
             if unit.kind.wrapped:
                 left = left[1:]
+            if not unit.kind.graph.has_backward:
+                continue
             self._backward_unit(place, micro, index, left[0] if left else None, pending)
-            if unit.kind.wrapped and micro.reduce:
-                pending = unit
-        reduced = [unit for unit in self.wrapped if not self.framework.deferred(unit.kind)]
-        last = reduced[0] if reduced and micro.reduce else None
+            if unit.kind.wrapped and micro.reduce and not self.framework.deferred(unit.kind):
+                pending = unit if unit.kind.graph.trained else None
         self.a.call(
-            ("backward", "end", micro),
-            partial(self.bodies.end_backward, micro=micro, pending=last is not None),
-            {**self.labels, **_roles(own=STEP, loss=LOSS, root=ROOT, pending=last)},
+            ("backward", "end", micro, _name(pending)),
+            partial(self.bodies.end_backward, micro=micro, pending=pending is not None),
+            {**self.labels, **_roles(own=STEP, loss=LOSS, root=ROOT, pending=pending)},
             place,
         )
 
@@ -211,6 +212,8 @@ class _Lowering:
             self._step(place)
         self._mark(place, "opt_done")
         for unit in self.wrapped:
+            if not unit.kind.graph.trained:
+                continue
             write = partial(self.framework.zero_grad, kind=unit.kind)
             self.a.call(("zero_grad", unit.kind.graph.name), write, {"own": unit}, place)
         if self.framework.root:
@@ -261,13 +264,14 @@ class _Lowering:
 
     def _write_clipping(self, w: BlockWriter) -> None:
         shards = [shard for unit in self.units for shard in self.shards(unit.kind)]
-        size = self.plan.training.precision.gradients.itemsize
+        size = self.plan.training.trained_precision.gradients.itemsize
         total = size * sum(shard.numel for shard in shards)
         write_clipping(w, len(shards), total, self.plan.parallelism.dp_shard)
 
     def shards(self, kind: Kind) -> tuple[Shard, ...]:
-        """A unit's local parameters."""
-        return shards_of(kind.graph, self.plan.parallelism.dp_shard)
+        """A unit's local parameters that are trained."""
+        shards = shards_of(kind.graph, self.plan.parallelism.dp_shard)
+        return tuple(shard for shard in shards if shard.weight.trainable)
 
 
 def _refuse_unknown(decoder: Decoder, plan: Plan) -> None:

@@ -60,6 +60,8 @@ def plan_recompute(
     (None: torchtitan's); ``modules``: the parts that ``megatron-selective`` checkpoints.
     """
     regions: tuple[Region, ...] = ()
+    if not any(op.saves or op.borrows for op in graph.ops):
+        mode = "none"  # without a node that keeps anything nobody holds the checkpoint
     if mode in ("full", "selective-op"):
         chosen = TORCHTITAN if save is None else save
         cached = cached_ops(graph, chosen) if mode == "selective-op" else frozenset()

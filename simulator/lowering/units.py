@@ -63,6 +63,11 @@ class Unit:
     label: str
     layer: int | None = None
 
+    @property
+    def fqn(self) -> str:
+        """The hooks' name for this instance: ``layers.3``."""
+        return self.kind.fqn.replace("*", str(self.layer))
+
 
 def units_of(
     decoder: Decoder,

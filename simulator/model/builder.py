@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from simulator.dtypes import DType
+from simulator.fine_tuning import Adapters, FineTuning
 from simulator.kernels import Elementwise, Kernel
 from simulator.model.graph import VIEW, BackwardStep, GradTensor, Graph, Op, Part, Value, Weight
 from simulator.model.rule import Rule
@@ -33,8 +34,14 @@ class Frame:
 class GraphBuilder:
     """Collects values, weights and ops; ``build`` settles when each value is released."""
 
-    def __init__(self, name: str, dtype: DType, autocast: DType | None = None) -> None:
-        self.name, self.dtype, self.autocast = name, dtype, autocast
+    def __init__(
+        self,
+        name: str,
+        dtype: DType,
+        autocast: DType | None = None,
+        tuning: FineTuning | None = None,
+    ) -> None:
+        self.name, self.dtype, self.autocast, self.tuning = name, dtype, autocast, tuning
         self.module = name
         self._values: list[Value] = []
         self._weights: list[Weight] = []
@@ -89,14 +96,41 @@ class GraphBuilder:
         base = self._values[value].base
         return value if base is None else base
 
-    def weight(self, name: str, shape: Sequence[int], *, tied: bool = False) -> Weight:
-        """The parameter of that name; registered, in the current module, when first asked for."""
+    def weight(
+        self,
+        name: str,
+        shape: Sequence[int],
+        *,
+        tied: bool = False,
+        trainable: bool | None = None,
+        dtype: DType | None = None,
+    ) -> Weight:
+        """The parameter of that name; registered, in the current module, when first asked for.
+
+        ``trainable``: None is as the fine-tuning has the module.
+        """
         for known in self._weights:
             if known.name == name:
                 return known
-        weight = Weight(name=name, shape=tuple(shape), module=self.module, tied=tied)
+        if trainable is None:
+            trainable = self.tuning is None or self.tuning.trains(self.module)
+        weight = Weight(
+            name=name,
+            shape=tuple(shape),
+            module=self.module,
+            tied=tied,
+            trainable=trainable,
+            dtype=dtype,
+        )
         self._weights.append(weight)
         return weight
+
+    def adapters_of(self, linear: str) -> Adapters | None:
+        """The adapters that stand beside the linear of that name."""
+        adapters = self.tuning.adapters if self.tuning else None
+        if adapters is None or not adapters.chooses(linear, in_block=self.module != "head"):
+            return None
+        return adapters
 
     def of(self, value: int) -> Value:
         """What is known of a value."""
@@ -122,6 +156,7 @@ class GraphBuilder:
     ) -> None:
         """Append one op in host order; ``rule`` stands for ``gradients`` and ``backward``."""
         kept = tuple(dict.fromkeys(map(self.root, saves)))
+        made = rule.gradients if rule else gradients
         self._ops.append(
             Op(
                 name=name,
@@ -132,11 +167,16 @@ class GraphBuilder:
                 kernel=kernel,
                 saves=tuple(value for value in kept if value not in self._borrowed),
                 passes=tuple(passes),
-                gradients=rule.gradients if rule else tuple(gradients),
+                gradients=tuple(map(self._read_storages, made)),
                 backward=rule.steps if rule else tuple(backward),
                 borrows=tuple(value for value in kept if value in self._borrowed),
             )
         )
+
+    def _read_storages(self, made: GradTensor) -> GradTensor:
+        if made.reads is None:
+            return made
+        return replace(made, reads=tuple(map(self.root, made.reads)))
 
     @contextmanager
     def part(self, name: str, unread: Sequence[int] = ()) -> Iterator[None]:
@@ -167,16 +207,18 @@ class GraphBuilder:
         output: int,
         lends: Sequence[int] = (),
         until_return: Sequence[int] = (),
+        through_loss: Sequence[int] = (),
     ) -> Graph:
         """Freeze the graph. What the caller holds is released here only if a frame bound it."""
         last = dict(self._last_reader())
         for value, index in self._released_after.items():
             last[value] = max(index, last.get(value, index))
         held = {input, *self._borrowed} - set(self._released_after)
+        outliving = {output, *lends, *until_return, *through_loss}
         releases: dict[int, list[int]] = {}
         unbound = (v for v in last if v not in self._released_after)
         for value in (*unbound, *dict.fromkeys(self._release_order)):
-            if value not in held and value not in (output, *lends, *until_return):
+            if value not in held and value not in outliving:
                 releases.setdefault(last[value], []).append(value)
         ops = tuple(
             replace(op, releases=tuple(releases[i])) if i in releases else op
@@ -194,6 +236,7 @@ class GraphBuilder:
             until_loss=tuple(self._until_loss),
             until_return=tuple(until_return),
             parts=tuple(self._parts),
+            through_loss=tuple(through_loss),
         )
 
     def _last_reader(self) -> Iterator[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from simulator.model.config import ModelConfig
+from simulator.model.decoder import Decoder
 
 
 def flops_per_token(config: ModelConfig, parameters: int, seq: int) -> int:
@@ -16,3 +17,18 @@ def flops_per_token(config: ModelConfig, parameters: int, seq: int) -> int:
     matmul = parameters - config.vocab * config.hidden
     width = config.heads * config.head_dim
     return 6 * matmul + 12 * config.layers * width * seq
+
+
+def spared_flops_per_token(config: ModelConfig, decoder: Decoder, seq: int) -> int:
+    """Of those, what is not computed where weights are frozen: nothing where all are trained.
+
+    2 a frozen matmul parameter, its gradient; below the first trained weight no gradient of
+    activations either: 2 more a parameter and 8 · hidden · seq a layer of attention.
+    """
+    attention = 8 * config.heads * config.head_dim * seq
+    spared = 0
+    for graph in (*decoder.blocks, decoder.head):
+        spared += 2 * sum(weight.numel for weight in graph.weights if not weight.trainable)
+        if not graph.has_backward:
+            spared += 2 * graph.parameters + attention * (graph is not decoder.head)
+    return spared

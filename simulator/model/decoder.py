@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulator.dtypes import DType
+from simulator.fine_tuning import FineTuning
 from simulator.model.graph import Graph
 
 BLOCK = "layers.*"
@@ -16,12 +17,14 @@ class Shape:
     """The micro-batch a rank runs and the dtype its parameters are gathered in.
 
     ``autocast``: the dtype that ``torch.autocast`` casts matrix products to, if it is on.
+    ``tuning``: what of the model is trained, if that is not all.
     """
 
     batch: int
     seq: int
     dtype: DType
     autocast: DType | None = None
+    tuning: FineTuning | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +70,9 @@ class Decoder:
     def parameters(self) -> int:
         """Parameters of the whole model."""
         return sum(graph.parameters for graph in (self.embedding, *self.blocks, self.head))
+
+    @property
+    def trained_parameters(self) -> int:
+        """Those of them that are trained."""
+        graphs = (self.embedding, *self.blocks, self.head)
+        return sum(weight.numel for graph in graphs for weight in graph.trained if not weight.tied)

@@ -47,13 +47,16 @@ class Weight:
     """One parameter; ``shape`` as stored (linear: [out, in]).
 
     ``tied``: the storage belongs to the embedding's graph, under the same name. The two gradients
-    meet in one AccumulateGrad node and are summed out of place.
+    meet in one AccumulateGrad node and are summed out of place. ``trainable``: requires_grad.
+    ``dtype``: None is the dtype of the plan's precision.
     """
 
     name: str
     shape: tuple[int, ...]
     module: str
     tied: bool = False
+    trainable: bool = True
+    dtype: DType | None = None
 
     @property
     def numel(self) -> int:
@@ -66,7 +69,8 @@ class GradTensor:
     """A storage that an op's backward allocates.
 
     Exactly one of: the gradient of a value (``value``), of a weight (``weight``), or, with
-    neither, a temporary of the backward.
+    neither, a temporary of the backward. ``toward``: the value or weight whose gradient alone
+    needs the temporary. ``reads``: what it needs of the op's kept values (None: all of them).
     """
 
     name: str
@@ -74,6 +78,13 @@ class GradTensor:
     dtype: DType
     value: int | None = None
     weight: str | None = None
+    toward: int | str | None = None
+    reads: tuple[int, ...] | None = None
+
+    @property
+    def target(self) -> int | str | None:
+        """The value or weight whose gradient this is or serves; None: whichever is asked for."""
+        return next((t for t in (self.value, self.weight, self.toward) if t is not None), None)
 
     @property
     def bytes(self) -> int:
@@ -86,13 +97,15 @@ class BackwardStep:
     """One kernel of an op's backward: allocates ``outputs``, then ``frees`` temporaries.
 
     Both index the op's ``gradients``. ``drops_incoming``: the incoming gradient goes right after
-    this step and not at the node's end (several PyTorch nodes are written as one op).
+    this step and not at the node's end (several PyTorch nodes are written as one op). ``whole``:
+    the kernel makes all its outputs, even those that nobody asks for.
     """
 
     kernel: Kernel
     outputs: tuple[int, ...]
     frees: tuple[int, ...] = ()
     drops_incoming: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +160,8 @@ class Graph:
     graph; ``borrows`` are lent by the embedding's graph and found there by name. ``until_loss``
     are held by the training step's autocast context until the loss is there; ``until_return`` by
     the caller until the framework's hooks have run. ``parts`` can be checkpointed alone.
+    the caller until the framework's hooks have run; ``through_loss`` by the model's forward, which
+    computes the loss too.
     """
 
     name: str
@@ -160,6 +175,7 @@ class Graph:
     until_loss: tuple[int, ...] = ()
     until_return: tuple[int, ...] = ()
     parts: tuple[Part, ...] = ()
+    through_loss: tuple[int, ...] = ()
 
     @property
     def parameters(self) -> int:
@@ -170,6 +186,23 @@ class Graph:
         """The storage of a value: itself, or what it is a view of."""
         base = self.values[value].base
         return value if base is None else base
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether its output requires a gradient."""
+        return any(op.gradients or op.passes for op in self.ops)
+
+    @property
+    def input_requires_grad(self) -> bool:
+        """Whether its backward makes a gradient of its input."""
+        targets = {made.value for op in self.ops for made in op.gradients}
+        passed = {value for op in self.ops for value in op.passes}
+        return self.input is not None and self.input in targets | passed
+
+    @property
+    def trained(self) -> tuple[Weight, ...]:
+        """The weights that are trained."""
+        return tuple(weight for weight in self.weights if weight.trainable)
 
     def saved_values(self) -> frozenset[int]:
         """Every value that some node keeps for backward."""

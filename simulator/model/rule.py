@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise, Kernel
@@ -27,10 +28,13 @@ class Rule:
         weight: str | None = None,
         read: int | None = None,
         kernel: Kernel | None = None,
+        toward: int | str | None = None,
+        reads: tuple[int, ...] | None = None,
     ) -> int:
         """Allocate one tensor; returns its number.
 
-        ``read``: bytes that the kernel reads (default: as many as it writes).
+        ``read``: bytes that the kernel reads (default: as many as it writes). ``toward`` and
+        ``reads``: as in ``GradTensor``.
         """
         made = GradTensor(
             name=f"{self.name}.{name}",
@@ -38,6 +42,8 @@ class Rule:
             dtype=dtype,
             value=value,
             weight=weight,
+            toward=toward,
+            reads=reads,
         )
         size = made.bytes
         default = Elementwise(
@@ -45,31 +51,22 @@ class Rule:
         )
         return self.launch(kernel or default, made)
 
-    def launch(self, kernel: Kernel, *made: GradTensor) -> int:
+    def launch(self, kernel: Kernel, *made: GradTensor, whole: bool = False) -> int:
         """One kernel that allocates ``made``; returns the number of the first."""
         first = len(self._gradients)
         self._gradients.extend(made)
-        self._steps.append(
-            BackwardStep(kernel=kernel, outputs=tuple(range(first, first + len(made))))
-        )
+        outputs = tuple(range(first, first + len(made)))
+        self._steps.append(BackwardStep(kernel=kernel, outputs=outputs, whole=whole))
         return first
 
     def free(self, *numbers: int) -> None:
         """The last step's end drops these temporaries."""
         step = self._steps[-1]
-        self._steps[-1] = BackwardStep(
-            kernel=step.kernel,
-            outputs=step.outputs,
-            frees=(*step.frees, *numbers),
-            drops_incoming=step.drops_incoming,
-        )
+        self._steps[-1] = replace(step, frees=(*step.frees, *numbers))
 
     def drop_incoming(self) -> None:
         """The last step's end drops the incoming gradient."""
-        step = self._steps[-1]
-        self._steps[-1] = BackwardStep(
-            kernel=step.kernel, outputs=step.outputs, frees=step.frees, drops_incoming=True
-        )
+        self._steps[-1] = replace(self._steps[-1], drops_incoming=True)
 
     @property
     def gradients(self) -> tuple[GradTensor, ...]:

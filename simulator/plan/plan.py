@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simulator.dtypes import DType
+from simulator.fine_tuning import FineTuning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,18 @@ class Training:
     checkpoint_modules: tuple[str, ...] = ("core_attn",)
     attention: str = "flash"
     loss: str = "eager"
+    fine_tuning: FineTuning | None = None
+
+    @property
+    def trained_precision(self) -> Precision:
+        """The precision of what is trained: adapters may have a dtype of their own."""
+        adapters = self.fine_tuning.adapters if self.fine_tuning else None
+        own = adapters.dtype if adapters else None
+        if own is None:
+            return self.precision
+        return replace(
+            self.precision, parameters=own, compute=own, gradients=own, reduce=own, moments=own
+        )
 
     @property
     def tokens(self) -> int:

@@ -16,6 +16,9 @@ TEXTBOOK = {
 }
 """Bytes a parameter of the usual rules of thumb, and what each of them stands for."""
 
+FROZEN = 2
+"""Bytes of a frozen parameter in those rules: its bf16 weight alone."""
+
 
 def at_peak(result: Result) -> Section:
     """The breakdown at the peak by category; its rows add up to the peak."""
@@ -82,18 +85,23 @@ def biggest(result: Result) -> Section | None:
 def beside(result: Result) -> Section:
     """Rules of thumb, fully sharded, beside the simulated peak, and what they miss."""
     header, peak = result.trace.header, result.memory.peak_allocated_bytes
+    trained = header.trained_parameters
+    frozen = header.parameters - trained
     rows = []
     for per_parameter, words in TEXTBOOK.items():
-        size = per_parameter * header.parameters // header.world_size
-        missed = peak - size
-        rows.append((f"{per_parameter} B/parameter", gib(size, 2), _signed(missed), words))
+        size = (per_parameter * trained + FROZEN * frozen) // header.world_size
+        rule = f"{per_parameter} B/{'trained ' * bool(frozen)}parameter"
+        rows.append((rule, gib(size, 2), _signed(peak - size), words))
     return Section(
         title=f"Beside it: the textbook, {header.parameters:,} parameters over "
         f"{header.world_size} ranks",
         align="lrrl",
         headers=("rule", "GiB", "it misses", "what it counts"),
         rows=tuple(rows),
-        notes=("It misses activations, logits, gathered parameters and gradients in flight.",),
+        notes=(
+            *((f"Frozen parameters count {FROZEN} B each, as bf16 weights.",) * bool(frozen)),
+            "It misses activations, logits, gathered parameters and gradients in flight.",
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from simulator.report.memory_sections import at_peak, beside, biggest, by_phase,
 from simulator.report.table import Section
 from simulator.report.time_sections import ranks, speed, where_time_goes
 from simulator.report.words import allocating, gib, percent, rank_list, verdict
+from simulator.trace.header import Header
 from simulator.trace.result import Result
 from simulator.units import format_time
 
@@ -45,7 +46,7 @@ def build_summary(result: Result) -> Summary:
     return Summary(
         title=result.scenario,
         setting=f"{header.world_size} × {header.gpu} ({gib(header.device_bytes)} GiB each), "
-        f"{header.parameters / 1e9:.2f} B parameters, {header.tokens:,} tokens a rank and step",
+        f"{_parameters(header)}, {header.tokens:,} tokens a rank and step",
         fits=memory.fits,
         verdict=verdict(memory.peak_allocated_bytes, memory.usable_bytes),
         speed=_speed(result),
@@ -53,6 +54,14 @@ def build_summary(result: Result) -> Summary:
         sections=tuple(section for section in parts if section is not None),
         warnings=header.warnings,
     )
+
+
+def _parameters(header: Header) -> str:
+    """How many there are, and how many of them are trained."""
+    words = f"{header.parameters / 1e9:.2f} B parameters"
+    if header.trained_parameters == header.parameters:
+        return words
+    return f"{words} ({header.trained_parameters:,} trained)"
 
 
 def _speed(result: Result) -> str:

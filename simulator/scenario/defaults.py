@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from simulator.scenario.node import DEFAULT, Map, Node, Origin, Plain, Scalar, scalar
+from simulator.scenario.node import DEFAULT, Map, Node, Origin, Plain, Scalar, Sequence, scalar
 from simulator.scenario.schema import SECTIONS, Section
 
 Path = tuple[str, ...]
@@ -28,6 +29,12 @@ def complete(tree: Map, name: Scalar, derived: Derived) -> Map:
     return Map(items, tree.origin, tree.keys)
 
 
+def _default(value: Any) -> Node:
+    if isinstance(value, tuple):
+        return Sequence(tuple(scalar(item, DEFAULT) for item in value), DEFAULT)
+    return scalar(value, DEFAULT)
+
+
 def _fill_in(node: Map, section: type[Section], derived: Derived, path: Path) -> Map:
     """``node`` with every key of ``section``, in the section's order."""
     items: dict[str, Node] = {}
@@ -43,5 +50,5 @@ def _fill_in(node: Map, section: type[Section], derived: Derived, path: Path) ->
             value, word = derived[here]
             items[key] = scalar(value, Origin(word))
         else:
-            items[key] = scalar(entry.default, DEFAULT)
+            items[key] = _default(entry.default)
     return Map(items, node.origin, node.keys)

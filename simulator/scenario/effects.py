@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from simulator.dtypes import DType
+from simulator.fine_tuning import FineTuning
 from simulator.lowering.lower import decoder_of
 from simulator.lowering.policy import parse_save
 from simulator.model.config import ModelConfig
@@ -73,6 +74,7 @@ def _of_unwrapped(plan: Plan) -> Iterator[Dead]:
 
 def _of_training(plan: Plan) -> Iterator[Dead]:
     yield from _of_checkpointing(plan.training.activation_checkpointing)
+    yield from _of_fine_tuning(plan.training.fine_tuning)
     if plan.offload_parameters:
         why = ": the optimizer runs on the host, which is not simulated (offload.parameters: host)"
         yield "training.optimizer.name", "adamw", why
@@ -100,6 +102,23 @@ def _never_called(model: ModelConfig, plan: Plan) -> Iterator[str]:
     for entry in training.checkpoint_save:
         if parse_save(entry).kind not in called:
             yield f"training.activation_checkpointing.save: no block calls {entry}"
+
+
+def _of_fine_tuning(tuning: FineTuning | None) -> Iterator[Dead]:
+    where = "training.fine_tuning"
+    if tuning is not None and tuning.adapters is not None:
+        why = ": beside adapters only what also_train names is trained"
+        yield f"{where}.freeze", None, why
+        return
+    why = ": there are no adapters (method: full)"
+    for key, harmless in (
+        ("rank", 16),
+        ("targets", None),
+        ("dropout", 0),
+        ("adapters", None),
+        ("also_train", None),
+    ):
+        yield f"{where}.{key}", harmless, why
 
 
 def _of_model(model: ModelConfig) -> Iterator[Dead]:

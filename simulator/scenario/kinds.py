@@ -174,6 +174,19 @@ def operator() -> Kind:
     return Kind(check, schema={"type": "string"})
 
 
+def modules() -> Kind:
+    """A list of module names; one name alone is a list of one."""
+
+    def check(value: object) -> tuple[str, ...]:
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+            raise ValueError(f"expected a list of names, found {kind_of(value)}")
+        return tuple(dict.fromkeys(names))
+
+    one = {"type": "string"}
+    return Kind(check, schema={"anyOf": [one, {"type": "array", "items": one}]})
+
+
 def whose() -> Kind:
     """``measured.of``: max, last, or a rank by number."""
 

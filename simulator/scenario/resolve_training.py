@@ -8,6 +8,7 @@ from simulator.dtypes import DType
 from simulator.lowering.policy import CORE_ATTENTION
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Parallelism, Precision, Training
+from simulator.scenario.fine_tuning import resolve_fine_tuning
 from simulator.scenario.mistakes import Mistakes
 from simulator.scenario.node import Map
 from simulator.scenario.precision import resolve_precision
@@ -40,6 +41,9 @@ def resolve_training(
     if precision is None:
         return None
     checkpointing = section.activation_checkpointing
+    tuning = None
+    if model is not None:
+        tuning = resolve_fine_tuning(section.fine_tuning, model, precision, tree, mistakes)
     return Training(
         seq_len=section.seq_len,
         micro_batch=section.micro_batch,
@@ -54,6 +58,7 @@ def resolve_training(
         checkpoint_modules=checkpointing.modules or CORE_ATTENTION,
         attention=attention,
         loss=section.loss,
+        fine_tuning=tuning,
     )
 
 

@@ -29,6 +29,7 @@ from simulator.scenario.kinds import (
     catalogued,
     dtypes,
     listed,
+    modules,
     one_length,
     operator,
     patterns,
@@ -137,6 +138,18 @@ class CheckpointingSection(Section):
     modules: Annotated[Any, listed(choice(MODULES, _LATER_MODULES))] = None
 
 
+class FineTuningSection(Section):
+    """``training.fine_tuning:``, what of the model is trained."""
+
+    method: Annotated[str, choice(["full", "lora"], ["qlora", "dora"])] = "full"
+    rank: Annotated[int, whole(1, 65_536)] = 16
+    targets: Annotated[Any, modules()] = ("q", "v")
+    dropout: Annotated[float, number(0, 0.999)] = 0.0
+    adapters: Annotated[str, choice(["fp32", "bf16"])] | None = None
+    also_train: Annotated[Any, modules()] = ()
+    freeze: Annotated[Any, modules()] = ()
+
+
 class TrainingSection(Section):
     """``training:``, one step of the job."""
 
@@ -151,6 +164,7 @@ class TrainingSection(Section):
     attention: (
         Annotated[str, choice(["flash", "efficient", "eager"], ["flash-3", "cudnn", "math"])] | None
     ) = None
+    fine_tuning: FineTuningSection = FineTuningSection()
     loss: Annotated[
         str,
         refuse_map(

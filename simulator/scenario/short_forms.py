@@ -15,6 +15,7 @@ _FIRST_KEYS: dict[Path, str] = {
     ("model",): "preset",
     ("training", "optimizer"): "name",
     ("training", "activation_checkpointing"): "mode",
+    ("training", "fine_tuning"): "method",
 }
 _FUSED = "adamw-fused"
 

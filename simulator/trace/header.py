@@ -10,7 +10,8 @@ class Header:
     """Facts of one run. Tokens and FLOPs are per rank and step; peaks are per GPU and second.
 
     ``model_flops``: 6 per matmul parameter and token + 12·L·h·s a token of attention, as
-    torchtitan counts; ``hardware_flops``: what the kernels do, recompute included.
+    torchtitan counts, less what frozen weights spare; ``hardware_flops``: what the kernels do,
+    recompute included.
     """
 
     scenario: str
@@ -23,6 +24,7 @@ class Header:
     device_bytes: int
     reserved_by_others: int
     parameters: int
+    trained_parameters: int
     tokens: int
     model_flops: int
     hardware_flops: int

@@ -47,6 +47,9 @@ class Player:
         for graph in graphs:
             passes.append(self.forward(graph, hidden))
             hidden = passes[-1].storages[graph.output]
+        for one in passes:
+            for number in one.graph.through_loss:
+                self.drop(one.storages[number])
         root = self.alloc("ones_like", 4)
         root.holders = 2
         gradient: Storage | None = root

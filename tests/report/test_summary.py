@@ -81,7 +81,8 @@ def test_the_textbook_and_what_it_misses_add_up_to_the_peak(result):
 
 def test_a_peak_below_the_textbook_is_a_negative_miss():
     trace = synthetic_trace()
-    huge = replace(trace, header=replace(trace.header, parameters=80_000_000_000))
+    many = 80_000_000_000
+    huge = replace(trace, header=replace(trace.header, parameters=many, trained_parameters=many))
     assert section(summarise(huge), "Beside").rows[0][2].startswith("−")
 
 

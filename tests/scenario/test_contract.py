@@ -58,6 +58,13 @@ HONOURED: dict[str, Any] = {
     "training.activation_checkpointing.early_stop": "false",
     "training.activation_checkpointing.save": "[aten.mm]",
     "training.activation_checkpointing.modules": "[mlp]",
+    "training.fine_tuning.method": "lora",
+    "training.fine_tuning.rank": 8,
+    "training.fine_tuning.targets": ["k"],
+    "training.fine_tuning.dropout": 0.1,
+    "training.fine_tuning.adapters": "bf16",
+    "training.fine_tuning.also_train": ["head"],
+    "training.fine_tuning.freeze": ["embed"],
     "training.attention": None,  # torchtitan's modules have one: test_models.py
     "training.loss": None,  # one choice so far
     "offload.parameters": "host",

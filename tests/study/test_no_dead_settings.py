@@ -42,6 +42,14 @@ BEFORE: dict[str, dict[str, Any]] = {
     "training.activation_checkpointing.modules": {
         "training.activation_checkpointing": "megatron-selective"
     },
+    **{
+        f"training.fine_tuning.{key}": {
+            "training.fine_tuning": "lora",
+            "training.precision": "pure-bf16",
+            "model.style": "hf",
+        }
+        for key in ("rank", "targets", "dropout", "adapters", "also_train")
+    },
     "measured.of": {"measured.host_peak": "1 GiB"},
     "measured.tokens_per_s_per_gpu": {"measured.step_time": None},
 }

@@ -277,6 +277,7 @@ def synthetic_trace(
         device_bytes=int(device_gib * 2**30),
         reserved_by_others=shape.others,
         parameters=shape.parameters,
+        trained_parameters=shape.parameters,
         tokens=16384,
         model_flops=16384 * 6 * 10_000_000_000 // 2,
         hardware_flops=16384 * 7 * 10_000_000_000 // 2,

@@ -14,6 +14,7 @@ from simulator.model.families.hf.llama import hf_llama
 from simulator.model.families.hf.mpt import hf_mpt
 from simulator.model.families.hf.phi3 import hf_phi3
 from simulator.model.families.llama import llama
+from simulator.model.requires_grad import with_required_gradients
 
 Writer = Callable[[ModelConfig, Shape], Decoder]
 
@@ -42,7 +43,10 @@ def _by_style(config: ModelConfig, shape: Shape) -> Decoder:
                 "style 'hf' with attention: 'efficient' is not supported: 'sdpa' picks the "
                 "efficient kernel where a mask or fp32 asks for it, 'eager' writes it out"
             )
-        return writer(config, shape)
+        decoder = writer(config, shape)
+        if shape.tuning is None:
+            return decoder
+        return with_required_gradients(decoder, shape.tuning)
     styles = [style for family, style in WRITERS if family == config.family]
     if not styles:
         raise UnknownNameError("model family", config.family, FAMILIES)

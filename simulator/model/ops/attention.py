@@ -123,6 +123,7 @@ def _fused(
             GradTensor(name=f"{name}.grad_{each}", shape=b.of(x).shape, dtype=dtype, value=x)
             for each, x in zip("qkv", heads, strict=True)
         ),
+        whole=True,
     )
     read = heads if bias is None else (*heads, bias)
     kind = f"{kernel}_attention"

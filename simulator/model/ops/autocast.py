@@ -1,7 +1,8 @@
 """What ``torch.autocast`` does to matrix products: casts of inputs and weights to a 16-bit dtype.
 
-Source: ATen/autocast_mode.cpp. A weight's cast is kept in autocast's cache until the context
-exits, and by every node that needs it for the input's gradient; an input's cast by the node alone.
+Source: ATen/autocast_mode.cpp. A trained weight's cast is kept in autocast's cache until the
+context exits, and by every node that needs it for the input's gradient; an input's cast, and a
+frozen weight's, by the node alone.
 """
 
 from __future__ import annotations
@@ -26,11 +27,23 @@ def autocast_mm(
     rule = Rule(name)
     rule.launch(
         Gemm(name=f"{name}.wgrad", m=out_features, n=in_features, k=tokens, dtype=to),
-        GradTensor(name=f"{name}.weight.cast.grad", shape=weight.shape, dtype=to, value=narrow),
+        GradTensor(
+            name=f"{name}.weight.cast.grad",
+            shape=weight.shape,
+            dtype=to,
+            value=narrow,
+            reads=(source,),
+        ),
     )
     rule.launch(
         Gemm(name=f"{name}.dgrad", m=tokens, n=in_features, k=out_features, dtype=to),
-        GradTensor(name=f"{name}.grad_input", shape=b.of(source).shape, dtype=to, value=source),
+        GradTensor(
+            name=f"{name}.grad_input",
+            shape=b.of(source).shape,
+            dtype=to,
+            value=source,
+            reads=(narrow,),
+        ),
     )
     kernel = Gemm(name=name, m=tokens, n=out_features, k=in_features, dtype=to)
     b.op(name, "mm", (source, narrow), (y,), kernel, saves=(source, narrow), rule=rule)
@@ -45,5 +58,6 @@ def _cast_weight(b: GraphBuilder, name: str, weight: Weight, to: DType) -> int:
     rule.make("grad", weight.shape, b.dtype, weight=weight.name, read=narrow)
     kernel = Elementwise(name=f"{name}.weight.cast", kind="copy", read=wide, written=narrow)
     b.op(f"{name}.weight.cast", "cast", (), (out,), kernel, rule=rule)
-    b.hold_until_loss(out)
+    if weight.trainable:
+        b.hold_until_loss(out)
     return out

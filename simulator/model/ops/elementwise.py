@@ -43,8 +43,8 @@ def mul(b: GraphBuilder, x: int, y: int, name: str) -> int:
         Elementwise(name=name, kind="activation", read=2 * size, written=size),
         saves=(x, y),
         gradients=(
-            GradTensor(name=f"{name}.grad_other", shape=shape, dtype=dtype, value=y),
-            GradTensor(name=f"{name}.grad_self", shape=shape, dtype=dtype, value=x),
+            GradTensor(name=f"{name}.grad_other", shape=shape, dtype=dtype, value=y, reads=(x,)),
+            GradTensor(name=f"{name}.grad_self", shape=shape, dtype=dtype, value=x, reads=(y,)),
         ),
         backward=(BackwardStep(kernel=grad, outputs=(0,)), BackwardStep(kernel=grad, outputs=(1,))),
     )

@@ -10,6 +10,7 @@ from simulator.kernels import Gemm
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import GradTensor, Weight
 from simulator.model.ops.autocast import autocast_mm
+from simulator.model.ops.lora import adapter_weight, with_adapters
 from simulator.model.rule import Rule
 
 
@@ -26,10 +27,30 @@ def linear(
     """y[b, s, out] = x[b, s, in] · W[out, in]ᵀ + bias; ``view``: the shape that y is seen in.
 
     Dims past the second of x count as features. Keeps x. ``tied``: the embedding's parameter that
-    serves as W.
+    serves as W. Adapters stand beside it where the plan's fine-tuning wants them.
     """
     shape = (out_features, _features(b, x))
     weight = b.weight(tied or f"{name}.weight", shape, tied=bool(tied))
+    y = _product(b, x, name, weight, view=view, bias=bias)
+    return _adapted(b, x, y, name, view)
+
+
+def conv1d(b: GraphBuilder, x: int, name: str, out_features: int) -> int:
+    """x · W[in, out] + bias: aten::addmm with the weight stored the other way round."""
+    weight = b.weight(f"{name}.weight", (_features(b, x), out_features))
+    return _adapted(b, x, _addmm(b, x, name, weight, out_features, None), name, None)
+
+
+def _product(
+    b: GraphBuilder,
+    x: int,
+    name: str,
+    weight: Weight,
+    *,
+    view: Sequence[int] | None,
+    bias: bool = False,
+) -> int:
+    out_features = weight.shape[0]
     if b.autocast is not None:
         if bias:
             raise UnsupportedError(f"{name}: a bias under autocast is not yet supported")
@@ -40,10 +61,22 @@ def linear(
     return _mm(b, x, name, weight, out_features, view)
 
 
-def conv1d(b: GraphBuilder, x: int, name: str, out_features: int) -> int:
-    """x · W[in, out] + bias: aten::addmm with the weight stored the other way round."""
-    weight = b.weight(f"{name}.weight", (_features(b, x), out_features))
-    return _addmm(b, x, name, weight, out_features, None)
+def _adapted(b: GraphBuilder, x: int, y: int, name: str, view: Sequence[int] | None) -> int:
+    """y, or y with what the adapters of that linear add."""
+    adapters = b.adapters_of(name)
+    if adapters is None:
+        return y
+
+    def down(x: int) -> int:
+        weight = adapter_weight(b, f"{name}.lora_A", (adapters.rank, _features(b, x)), adapters)
+        return _product(b, x, f"{name}.lora_A", weight, view=None)
+
+    def up(x: int) -> int:
+        out_features = prod(b.of(y).shape[2:])
+        weight = adapter_weight(b, f"{name}.lora_B", (out_features, adapters.rank), adapters)
+        return _product(b, x, f"{name}.lora_B", weight, view=view)
+
+    return with_adapters(b, x, y, name, adapters, down, up)
 
 
 def _mm(
@@ -56,7 +89,7 @@ def _mm(
 ) -> int:
     """Backward allocates the weight's gradient first: MmBackward0 computes ``mat2`` first."""
     source = b.of(x)
-    y = b.value(f"{name}.out", view or (*source.shape[:2], out_features))
+    y = b.value(f"{name}.out", view or (*source.shape[:2], out_features), source.dtype)
     rule = Rule(name)
     rule.launch(*_weight_gradient(b, x, name, weight, out_features))
     rule.launch(*_input_gradient(b, x, name, out_features))
@@ -75,12 +108,12 @@ def _addmm(
     """AddmmBackward0 computes ``mat1`` before ``mat2``; the engine then sums the bias' gradient."""
     source = b.of(x)
     bias = b.weight(f"{name}.bias", (out_features,))
-    y = b.value(f"{name}.out", view or (*source.shape[:2], out_features))
+    y = b.value(f"{name}.out", view or (*source.shape[:2], out_features), source.dtype)
     rule = Rule(name)
     rule.launch(*_input_gradient(b, x, name, out_features))
     rule.launch(*_weight_gradient(b, x, name, weight, out_features))
     size = b.bytes(y)
-    rule.make("bias.grad", bias.shape, source.dtype, weight=bias.name, read=size)
+    rule.make("bias.grad", bias.shape, source.dtype, weight=bias.name, read=size, reads=())
     b.op(name, "addmm", (x,), (y,), _forward(b, x, name, out_features), saves=(x,), rule=rule)
     return y
 
@@ -112,7 +145,11 @@ def _weight_gradient(
         dtype=source.dtype,
     )
     made = GradTensor(
-        name=f"{name}.weight.grad", shape=weight.shape, dtype=source.dtype, weight=weight.name
+        name=f"{name}.weight.grad",
+        shape=weight.shape,
+        dtype=source.dtype,
+        weight=weight.name,
+        reads=(x,),
     )
     return kernel, made
 
@@ -128,7 +165,9 @@ def _input_gradient(
         k=out_features,
         dtype=source.dtype,
     )
-    made = GradTensor(name=f"{name}.grad_input", shape=source.shape, dtype=source.dtype, value=x)
+    made = GradTensor(
+        name=f"{name}.grad_input", shape=source.shape, dtype=source.dtype, value=x, reads=()
+    )
     return kernel, made
 
 
@@ -147,9 +186,13 @@ def batched_product(b: GraphBuilder, x: int, y: int, name: str, shape: Sequence[
         return Gemm(name=f"{name}{suffix}", m=m, n=n, k=k, dtype=left.dtype, batch=count)
 
     rule = Rule(name)
-    made = GradTensor(name=f"{name}.grad_mat2", shape=right.shape, dtype=right.dtype, value=y)
-    rule.launch(kernel(".grad_mat2", k, n, m), made)
-    made = GradTensor(name=f"{name}.grad_self", shape=left.shape, dtype=left.dtype, value=x)
-    rule.launch(kernel(".grad_self", m, k, n), made)
+    for suffix, (own, value), other, of in (
+        (".grad_mat2", (right, y), x, (k, n, m)),
+        (".grad_self", (left, x), y, (m, k, n)),
+    ):
+        made = GradTensor(
+            name=f"{name}{suffix}", shape=own.shape, dtype=own.dtype, value=value, reads=(other,)
+        )
+        rule.launch(kernel(suffix, *of), made)
     b.op(name, "bmm", (x, y), (out,), kernel("", m, n, k), saves=(x, y), rule=rule)
     return out

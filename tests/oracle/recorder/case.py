@@ -6,7 +6,16 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
 Scalar: TypeAlias = str | int | float | bool | None
-SINCE = ("framework", "options")
+SINCE = (
+    "framework",
+    "options",
+    "lora",
+    "rank",
+    "lora_dropout",
+    "lora_dtype",
+    "trains",
+    "freeze",
+)
 """Fields that a recording names only where they are not as usual: older recordings lack them."""
 
 STEPS = 2
@@ -29,7 +38,10 @@ class Case:
     ``reshard`` is ``reshard_after_forward``; dtypes are
     ``bf16``, ``fp32`` or None for "as stored", ``master`` being the stored one. ``wrap``: see
     ``recorder.frameworks.fsdp2``. ``opt``: a name of ``recorder.optimizers``, None to step none.
-    ``framework``: ``fsdp2``, ``fsdp1`` or ``ddp``; ``options`` are its own.
+    ``framework``: ``fsdp2``, ``fsdp1`` or ``ddp``; ``options`` are its own. ``lora``: names of the
+    linears with adapters, by commas, or ``all-linear``; ``lora_dtype`` None is the base's; beside
+    adapters the parts ``trains`` are trained; without, all but the parts ``freeze``. Parts are
+    ``embed``, ``layers``, ``norm`` and ``head``, to freeze also ``layers.7``.
     """
 
     model: str = "titan:debug"
@@ -57,6 +69,12 @@ class Case:
     attn: str = "flash"
     framework: str = "fsdp2"
     options: tuple[tuple[str, Scalar], ...] = ()
+    lora: str | None = None
+    rank: int = 16
+    lora_dropout: float = 0.0
+    lora_dtype: str | None = None
+    trains: tuple[str, ...] = ()
+    freeze: tuple[str, ...] = ()
 
     @property
     def config(self) -> dict[str, Any]:

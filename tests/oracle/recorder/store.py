@@ -58,6 +58,8 @@ class Shelf:
 
 def shelf_of(case: Case) -> Shelf:
     """The file that a case's recording belongs in."""
+    if case.lora or case.freeze:
+        return Shelf(DATA / "fine_tuning_runs.json.gz")
     if case.model.startswith(HUGGING_FACE):
         return Shelf(DATA / "recorded_hf_fsdp2.json.gz", "runs")
     return Shelf(DATA / "fsdp2_runs.json.gz")

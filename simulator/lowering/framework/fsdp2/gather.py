@@ -26,13 +26,13 @@ class Gather:
         if self.s.world == 1:
             return
         ranks = kept or self.s.world
-        size = group.numel * self.s.world * self.s.compute.itemsize
+        size = self.s.gathered_bytes(group)
         local = size // ranks
         inputs = self._inputs(w, group, local, kept)
         w.alloc(
             flat(
                 "gathered",
-                group.numel * self.s.world,
+                size // self.s.compute.itemsize,
                 self.s.compute,
                 Category.ALL_GATHER,
                 group.first,
@@ -72,9 +72,8 @@ class Gather:
     def _upload(self, w: BlockWriter, member: Member) -> int:
         """CPU offload: a shard goes to the device in its stored dtype and is cast there."""
         shard, module = member.shard, member.shard.weight.module
-        upload = flat(
-            f"{member.name}.upload", shard.numel, self.s.stored, Category.ALL_GATHER, module
-        )
+        stored, compute = self.s.stored_of(shard.weight), self.s.compute_of(shard.weight)
+        upload = flat(f"{member.name}.upload", shard.numel, stored, Category.ALL_GATHER, module)
         slot = w.alloc(upload, COPY_IN)
         size = upload.requested
         w.launch(
@@ -84,7 +83,7 @@ class Gather:
         )
         if not self.s.casts:
             return slot
-        cast = flat(f"{member.name}.cast", shard.numel, self.s.compute, Category.ALL_GATHER, module)
+        cast = flat(f"{member.name}.cast", shard.numel, compute, Category.ALL_GATHER, module)
         cast_slot = w.alloc(cast, COPY_IN)
         w.launch(copy("all_gather.cast", size, cast.requested), module, COPY_IN)
         w.free(slot)
@@ -113,7 +112,7 @@ class Gather:
         before = None
         for member in group.members:
             shard, module, cast = member.shard, member.shard.weight.module, None
-            local = shard.numel * self.s.compute.itemsize
+            local = shard.numel * self.s.compute_of(shard.weight).itemsize
             if self.s.casts:
                 name = f"{member.name}.cast"
                 cast = w.alloc(flat(name, shard.numel, self.s.compute, Category.ALL_GATHER, module))
@@ -129,8 +128,9 @@ class Gather:
 
     def _alloc_unsharded(self, w: BlockWriter, member: Member) -> int:
         """Allocate one gathered parameter; returns its bytes."""
-        category, module = Category.UNSHARDED_PARAMETERS, member.shard.weight.module
-        tensor = flat(member.name, member.shard.padded, self.s.compute, category, module)
+        category, weight = Category.UNSHARDED_PARAMETERS, member.shard.weight
+        dtype = self.s.compute_of(weight)
+        tensor = flat(member.name, member.shard.padded, dtype, category, weight.module)
         w.alloc(tensor, slot=w.shared(member.home, f"unsharded.{member.name}"))
         return tensor.requested
 
@@ -146,14 +146,10 @@ class Gather:
     def reshard_to_slices(self, w: BlockWriter, group: Group, kept: int) -> None:
         """``_to_sharded_post_forward``: keep a copy of 1/kept of each parameter, free the rest."""
         for member in group.members:
-            category, module = Category.UNSHARDED_PARAMETERS, member.shard.weight.module
-            tensor = flat(
-                f"{member.name}.slice",
-                member.shard.padded // kept,
-                self.s.compute,
-                category,
-                module,
-            )
+            category, weight = Category.UNSHARDED_PARAMETERS, member.shard.weight
+            module, dtype = weight.module, self.s.compute_of(weight)
+            numel = member.shard.padded // kept
+            tensor = flat(f"{member.name}.slice", numel, dtype, category, module)
             w.alloc(tensor, slot=w.shared(member.home, f"slice.{member.name}"))
             w.launch(copy("reshard.slice", tensor.requested, tensor.requested), module)
             w.free(w.shared(member.home, f"unsharded.{member.name}"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise
 from simulator.lowering.shards import Shard, shards_of
 from simulator.lowering.units import Kind, Unit
-from simulator.plan.plan import Plan
+from simulator.model.graph import Weight
+from simulator.plan.plan import Plan, Precision
 from simulator.program.instructions import Category, Tensor
 
 
@@ -45,6 +46,12 @@ class Group:
         """Elements of one rank's shards, padding included."""
         return sum(member.shard.numel for member in self.members)
 
+    @property
+    def trained(self) -> Group:
+        """The group without its frozen parameters, which get no gradients."""
+        members = tuple(member for member in self.members if member.shard.weight.trainable)
+        return replace(self, members=members)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
@@ -58,15 +65,30 @@ class Setting:
     replicas: int
     offload: bool
 
+    def stored_of(self, weight: Weight) -> DType:
+        """The dtype that a weight's shard is stored in."""
+        return weight.dtype or self.stored
+
+    def compute_of(self, weight: Weight) -> DType:
+        """The dtype that a weight is gathered in."""
+        return weight.dtype or self.compute
+
+    def gathered_bytes(self, group: Group) -> int:
+        """Bytes of a group's gathered parameters, padding included."""
+        return sum(
+            member.shard.padded * self.compute_of(member.shard.weight).itemsize
+            for member in group.members
+        )
+
     @property
     def casts(self) -> bool:
         """Whether shards are cast before they are gathered (``mp_policy.param_dtype``)."""
         return self.stored is not self.compute
 
 
-def setting_of(plan: Plan) -> Setting:
-    """The setting of a plan."""
-    precision, parallelism = plan.training.precision, plan.parallelism
+def setting_of(plan: Plan, precision: Precision) -> Setting:
+    """The setting of a plan, for parameters of that precision."""
+    parallelism = plan.parallelism
     return Setting(
         stored=precision.parameters,
         compute=precision.compute,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from simulator.errors import UnsupportedError
 from simulator.lowering.framework.fsdp2.gather import GATHERING, Gather
 from simulator.lowering.framework.fsdp2.groups import Group, own_group, root_group, setting_of
 from simulator.lowering.framework.fsdp2.reduce import Reduce, accumulated
@@ -20,13 +21,36 @@ class Fsdp2:
 
     def __init__(self, plan: Plan, units: Sequence[Unit]) -> None:
         self.options = plan.parallelism.fsdp
-        self.setting = setting_of(plan)
+        self.setting = setting_of(plan, plan.training.precision)
         self._after = self.options.reshards_to(self.setting.world)
-        self.gather, self.reduce = Gather(self.setting), Reduce(self.setting)
+        self.gather = Gather(self.setting)
+        self.reduce = Reduce(setting_of(plan, plan.training.trained_precision))
         self._units = units
         self._root = root_group(units, self.setting.world)
         self.root = self._root is not None
         self._groups: dict[tuple[str, str], Group] = {}
+        self._refuse_what_no_backward_frees(plan)
+
+    def _refuse_what_no_backward_frees(self, plan: Plan) -> None:
+        """Modules below the first trained weight stay as forward left them, for steps on end."""
+        unreached = [
+            unit.kind
+            for unit in self._units
+            if unit.kind.wrapped and not unit.kind.graph.has_backward and self.reshards(unit.kind)
+        ]
+        accumulates = plan.training.grad_accum > 1 and not self.options.sync_every_micro_batch
+        for asked, key in (
+            (any(self.kept(kind) is not None for kind in unreached), "reshard_after_forward: int"),
+            (
+                bool(unreached) and accumulates and not self.options.reshard_after_backward,
+                "reshard_after_backward: false",
+            ),
+        ):
+            if asked:
+                raise UnsupportedError(
+                    f"fsdp.{key} is not supported with frozen modules that no backward reaches "
+                    f"({unreached[0].fqn}); use true, or train the embedding"
+                )
 
     def group(self, kind: Kind, role: str = "own") -> Group:
         """The group of a wrapped unit in a role."""
@@ -52,12 +76,14 @@ class Fsdp2:
         return self._after is not False
 
     def deferred(self, kind: Kind) -> bool:
-        """Whether a wrapped unit's ``post_backward`` comes after the root's.
+        """Whether a wrapped unit's ``post_backward`` waits for the root's final callback.
 
-        No gradient reaches the embedding's input, so autograd calls no hook there: the root's
-        final callback does, root first.
+        No gradient reaches the embedding's input, so autograd calls no hook there, nor at a block
+        before which all is frozen: the callback does, root first, then in forward order.
         """
-        return self.root and kind.wrapped and kind.name == "embedding"
+        if not kind.wrapped or kind.graph.input_requires_grad:
+            return False
+        return self.root or kind.name != "embedding" or not kind.graph.has_backward
 
     def gathered_ahead(self, unit: int) -> Sequence[int]:
         """``set_modules_to_forward_prefetch``: each block gathers the next few blocks."""
@@ -78,7 +104,7 @@ class Fsdp2:
             tensor = Tensor(
                 name=shard.weight.name,
                 shape=shard.shape,
-                dtype=self.setting.stored,
+                dtype=self.setting.stored_of(shard.weight),
                 category=Category.PARAMETERS,
                 module=shard.weight.module,
             )
@@ -194,7 +220,7 @@ class Fsdp2:
         """Accumulate, reshard, drop the reduction in flight, reduce."""
         w.mark(f"post_bwd.begin:{kind.fqn}")
         group = self.group(kind)
-        slots = [gradients[member.name] for member in group.members]
+        slots = [gradients[member.name] for member in group.trained.members]
         self._post_backward(w, group, slots, micro, pending="pending" if pending else None)
         w.mark(f"post_bwd.end:{kind.fqn}")
 
@@ -206,61 +232,105 @@ class Fsdp2:
         micro: MicroStep,
         *,
         pending: str | None,
-        waited: bool = False,
+        waited: Unit | str | None = None,
     ) -> None:
-        """``pending``: role of the reduction in flight; ``waited``: for the final callback."""
+        """``pending``: role of the reduction in flight; ``waited``: who waited for the callback."""
+        trained = group.trained
         if micro.accumulated:
             if self.reduce.converts:
-                self.reduce.accumulate(w, group, gradients)
-            gradients = [accumulated(w, member) for member in group.members]
+                self.reduce.accumulate(w, trained, gradients)
+            gradients = [accumulated(w, member) for member in trained.members]
         if micro.reshard:
-            self.gather.reshard(w, group)
+            self._reshard_after_backward(w, group, waited)
         if micro.reduce:
             if pending is not None:
                 self.reduce.drop_input(w, pending)
-            self.reduce.reduce(w, group, gradients, micro)
+            if trained.members:
+                self.reduce.reduce(w, trained, gradients, micro)
         elif not micro.accumulated and self.reduce.converts:
-            self.reduce.convert(w, group, gradients)
-        elif not micro.accumulated and not waited:
-            self.reduce.keep(w, group, gradients)
+            self.reduce.convert(w, trained, gradients)
+        elif not micro.accumulated and waited is None:
+            self.reduce.keep(w, trained, gradients)
+
+    def _reshard_after_backward(
+        self, w: BlockWriter, group: Group, waited: Unit | str | None
+    ) -> None:
+        """A unit that no backward has run was gathered for none, and is as forward left it."""
+        backward = not isinstance(waited, Unit) or waited.kind.graph.has_backward
+        if isinstance(waited, Unit) and not backward and self.reshards(waited.kind):
+            return
+        self.gather.reshard(w, group)
 
     def end_backward(self, w: BlockWriter, pending: bool, micro: MicroStep) -> None:
-        """``_root_post_backward_final_callback``: groups that wait for it, the last reduction."""
-        last = "pending" if pending else None
-        retaining = [unit.label for unit in self._units if unit.kind.wrapped]
+        """``_root_post_backward_final_callback``: each state in turn, the root's before all.
+
+        Groups whose hook autograd did not call reduce now; then a state lets go of what HSDP
+        retained, and of a gathering that was for nothing.
+        """
+        last = reduced = "pending" if pending else None
+        retaining: list[str] = []
+        states: list[Unit | str] = [unit for unit in self._units if unit.kind.wrapped]
         if self._root is not None:
-            last = self._waited(w, "root", self._root, last, micro)
-            retaining.insert(0, "root")
-        deferred = [unit for unit in self._units if self.deferred(unit.kind)]
-        for unit in deferred:
-            if micro.reduce:
-                self._finalize(w, "root", [retaining.pop(0)], micro)
-            last = self._waited(w, unit.kind.fqn, self.group(unit.kind, unit.label), last, micro)
-        if not micro.reduce or last is None:
-            return
-        self._finalize(w, last, retaining, micro)
-        self.reduce.drop_input(w, last)
+            states.insert(0, "root")
+        for state in states:
+            role = state if isinstance(state, str) else state.label
+            if isinstance(state, str) or self.deferred(state.kind):
+                if micro.reduce and retaining:
+                    self._finalize(w, reduced, retaining, micro)
+                    retaining = []
+                last = self._waited(w, state, last, micro)
+                reduced = last or reduced
+            if state is self._gathered_for_nothing:
+                w.wait(w.event(role, "all_gathered"), Stream.COMPUTE)
+                self.gather.drop_gathered(w, role)
+            if isinstance(state, str) or state.kind.graph.trained:
+                retaining.append(role)
+        if micro.reduce:
+            self._finalize(w, reduced, retaining, micro)
+            if last is not None:
+                self.reduce.drop_input(w, last)
+
+    @property
+    def _gathered_for_nothing(self) -> Unit | None:
+        """What the last unit of backward gathered ahead although no backward comes to it."""
+        wrapped = [unit for unit in self._units if unit.kind.wrapped]
+        reached = (i for i, unit in enumerate(wrapped) if unit.kind.graph.has_backward)
+        index = next(reached, len(wrapped) if self.root else 0)
+        if not index or self.setting.world == 1 or not self.reshards(wrapped[index - 1].kind):
+            return None
+        return wrapped[index - 1]
 
     def _waited(
-        self, w: BlockWriter, fqn: str, group: Group, pending: str | None, micro: MicroStep
-    ) -> str:
-        """The ``post_backward`` of a group that waited for the final callback; its role."""
+        self, w: BlockWriter, state: Unit | str, pending: str | None, micro: MicroStep
+    ) -> str | None:
+        """The ``post_backward`` of a group that waited for the final callback.
+
+        Returns its role where it reduces, else None: nothing is in flight after it.
+        """
+        group = self._root if isinstance(state, str) else self.group(state.kind, state.label)
+        assert group is not None
+        fqn = group.fqn if isinstance(state, str) else state.fqn
         w.mark(f"post_bwd.begin:{fqn}")
-        word = self.waits_as(micro)
         slots = []
         if not self.adds_in_place(micro):
-            slots = [w.shared(m.home, f"{word}.{m.name}") for m in group.members]
-        self._post_backward(w, group, slots, micro, pending=pending, waited=True)
+            word = self.waits_as(micro)
+            slots = [w.shared(m.home, f"{word}.{m.name}") for m in group.trained.members]
+        self._post_backward(w, group, slots, micro, pending=pending, waited=state)
         w.mark(f"post_bwd.end:{fqn}")
-        return group.role
+        return group.role if group.trained.members else None
 
-    def _finalize(self, w: BlockWriter, last: str, roles: Sequence[str], micro: MicroStep) -> None:
+    def _finalize(
+        self, w: BlockWriter, last: str | None, roles: Sequence[str], micro: MicroStep
+    ) -> None:
         """``finalize_backward``: wait for the last reduction; what HSDP retained goes."""
-        w.wait(w.event(last, "post_reduced"), Stream.COMPUTE)
+        if last is not None:
+            w.wait(w.event(last, "post_reduced"), Stream.COMPUTE)
         if self.reduce.retained(micro):
             w.free_all(w.shared(role, "reduced") for role in roles)
 
     def zero_grad(self, w: BlockWriter, kind: Kind | None) -> None:
         """The group's gradients are views of one block: it goes when all of them are None."""
+        if kind is None and self._root is not None and not self._root.trained.members:
+            return
         if not self.setting.offload:
             w.free(w.shared("own" if kind is not None else "root", "gradients"))

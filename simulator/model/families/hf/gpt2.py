@@ -33,19 +33,18 @@ def hf_gpt2(config: ModelConfig, shape: Shape) -> Decoder:
         embedding="wte",
         blocks="h",
         last_norm="ln_f",
-        not_passed=frozenset({"wte.out", "wpe.out"}),
+        not_passed=frozenset({"wte.out", "position_ids", "wpe.out"}),
     )(config, shape)
 
 
 def _start(b: GraphBuilder, config: ModelConfig, shape: Shape) -> Started:
-    """The position ids are held too, but their embedding's node keeps them longer."""
     rows = embedding(b, shape.batch, shape.seq, config.vocab, config.hidden, "wte")
     ids = position_ids(b, shape.seq)
     places = position_embedding(b, ids, config.positions, config.hidden, "wpe")
     hidden = add_rows(b, rows, places, "embed.sum")
     masks = lend_mask(b, config, shape, sliding=False)
     dropped = dropout(b, hidden, "embed.dropout", config.embedding_dropout)
-    return Started(hidden=dropped, held=(rows, places, *masks))
+    return Started(hidden=dropped, held=(rows, ids, places, *masks))
 
 
 def _block(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> int:

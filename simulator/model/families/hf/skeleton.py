@@ -66,12 +66,12 @@ class Family:
         )
 
     def _embedding(self, config: ModelConfig, shape: Shape) -> Graph:
-        b = GraphBuilder("embed", shape.dtype)
+        b = GraphBuilder("embed", shape.dtype, shape.autocast, shape.tuning)
         started = self.start(b, config, shape)
         return b.build(input=None, output=started.hidden, lends=started.held)
 
     def _block(self, config: ModelConfig, shape: Shape, embedding: Graph) -> Graph:
-        b = GraphBuilder(BLOCK, shape.dtype)
+        b = GraphBuilder(BLOCK, shape.dtype, shape.autocast, shape.tuning)
         b.module = "layers.*.attention"
         x = b.value("x", (shape.batch, shape.seq, config.hidden))
         for lent in _lent(embedding):
@@ -80,8 +80,11 @@ class Family:
         return b.build(input=x, output=self.block(b, config, shape, x))
 
     def _head(self, config: ModelConfig, shape: Shape, embedding: Graph) -> Graph:
-        """The base model's forward returns after the norm: its locals go, the input among them."""
-        b = GraphBuilder("head", shape.dtype)
+        """The base model's forward returns after the norm: its locals go, the input among them.
+
+        What the norm returned is a local of the caller, which computes the loss.
+        """
+        b = GraphBuilder("head", shape.dtype, shape.autocast, shape.tuning)
         b.module = "norm"
         x = b.value("x", (shape.batch, shape.seq, config.hidden))
         held = [b.borrow(lent.name, lent.shape, lent.dtype) for lent in _lent(embedding)]
@@ -93,7 +96,7 @@ class Family:
         if self.softcap:
             capped = tanh(b, scale(b, logits, "logits.divided"), "logits.tanh")
             logits = scale(b, capped, "logits.capped")
-        return b.build(input=x, output=logits)
+        return b.build(input=x, output=logits, through_loss=(normed,))
 
 
 def register(

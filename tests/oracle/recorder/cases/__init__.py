@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recorder.case import Case
+from recorder.cases.fine_tuning import FINE_TUNING
 from recorder.cases.hostile import HOSTILE
 from recorder.cases.hugging_face import HOSTILE_HUGGING_FACE, HUGGING_FACE
 from recorder.cases.others import OTHERS
@@ -15,5 +16,6 @@ MERGED: dict[str, Case] = {
     **HOSTILE,
     **HUGGING_FACE,
     **HOSTILE_HUGGING_FACE,
+    **FINE_TUNING,
 }
 CASES: dict[str, Case] = {**MERGED, **OTHERS}

@@ -29,6 +29,7 @@ def install() -> None:
     """Hand the fake device to whoever asks torch for CUDA."""
     for module in ASKS_FOR_A_DEVICE:
         module._get_device_handle = _handle
+    torch.accelerator.current_stream = DEVICE.current_stream
     tensor_random.is_rng_supported_mesh = lambda mesh: False
     param_group.FSDPCommContext.lazy_init = _named_streams
     fully_shard._get_post_forward_mesh_info = _mesh_info

@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-import torch
-
 from recorder.case import Case
-from recorder.models.built import Built, building
+from recorder.models.built import DTYPES, Built, building
 
-__all__ = ["Built", "build"]
+__all__ = ["DTYPES", "Built", "build"]
 
 T = TypeVar("T")
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, None: None}
 
 
 def build(case: Case) -> Built:
-    """The case's model, stored in its master dtype.
+    """The case's model, stored in its master dtype, with what it trains.
 
     Raises:
         ValueError: a model that neither library has here.
     """
+    built = _whole(case)
+    if case.lora or case.freeze:
+        from recorder.models.lora import fine_tune
+
+        fine_tune(built, case)
+    return built
+
+
+def _whole(case: Case) -> Built:
     library, _, name = case.model.partition(":")
     dtype = DTYPES[case.master]
     if library == "titan":

@@ -1,0 +1,85 @@
+"""What of a model is trained: low-rank adapters beside frozen weights, or only some modules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from simulator.dtypes import DType
+
+MODULES = ("embed", "layers", "norm", "head")
+"""Parts of a model that are trained or frozen as a whole, by the report's names."""
+
+TARGETS: Mapping[str, tuple[str, ...]] = {
+    "q": ("wq", "q_proj"),
+    "k": ("wk", "k_proj"),
+    "v": ("wv", "v_proj"),
+    "o": ("wo", "o_proj", "dense", "out_proj"),
+    "qkv": ("qkv_proj", "c_attn", "query_key_value", "Wqkv"),
+    "gate": ("w1", "gate_proj"),
+    "up": ("w3", "up_proj"),
+    "down": ("w2", "down_proj"),
+    "gate_up": ("gate_up_proj",),
+}
+"""Short name of a linear -> the last part of its name in the families that have it."""
+
+ALL_LINEAR = "all-linear"
+"""Every linear of the blocks, as peft's ``target_modules="all-linear"``: the head is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapters:
+    """LoRA (arXiv:2106.09685): y + B·A·x beside chosen linears, A [rank, in] and B [out, rank].
+
+    ``targets``: short names, names of the model's own, or ``all-linear``. ``dropout``: of A's
+    input. ``dtype``: of A and B; None is the base weights'.
+    """
+
+    rank: int
+    targets: tuple[str, ...]
+    dropout: float = 0.0
+    dtype: DType | None = None
+
+    def chooses(self, linear: str, *, in_block: bool = True) -> bool:
+        """Whether the linear of that name (``self_attn.q_proj``) gets adapters.
+
+        >>> Adapters(rank=8, targets=("q", "w2")).chooses("attention.wq")
+        True
+        """
+        own = linear.rpartition(".")[2]
+        if ALL_LINEAR in self.targets and in_block:
+            return True
+        return any(own == target or own in TARGETS.get(target, ()) for target in self.targets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FineTuning:
+    """Which weights are trained.
+
+    With ``adapters`` all others are frozen but the modules of ``also_train``; without, all are
+    trained but the modules of ``freeze``, or the layers: ``layers.7``, ``layers.0-15``.
+    """
+
+    adapters: Adapters | None = None
+    also_train: tuple[str, ...] = ()
+    freeze: tuple[str, ...] = ()
+
+    def trains(self, module: str) -> bool:
+        """Whether the model's own weights of a module (``layers.*.mlp``) are trained."""
+        part = module.partition(".")[0]
+        return part in self.also_train if self.adapters else part not in self.freeze
+
+    def freezes_layer(self, layer: int) -> bool:
+        """Whether one block alone is frozen.
+
+        >>> [FineTuning(freeze=("layers.0-2", "layers.5")).freezes_layer(n) for n in range(6)]
+        [True, True, True, False, False, True]
+        """
+        return any(layer in layers_of(name) for name in self.freeze)
+
+
+def layers_of(name: str) -> range:
+    """The layers that ``layers.7`` or ``layers.0-15`` names; none for any other name."""
+    found = re.fullmatch(r"layers\.(\d+)(?:-(\d+))?", name, re.ASCII)
+    return range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)

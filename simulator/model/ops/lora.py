@@ -1,0 +1,46 @@
+"""Low-rank adapters beside a linear (arXiv:2106.09685), as peft writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from simulator.fine_tuning import Adapters
+from simulator.model.builder import GraphBuilder
+from simulator.model.graph import Weight
+from simulator.model.ops.elementwise import add, cast
+from simulator.model.ops.pointwise import dropout, scale
+
+Product = Callable[[int], int]
+"""x -> x · Wᵀ, W being one adapter."""
+
+
+def adapter_weight(
+    b: GraphBuilder, name: str, shape: tuple[int, int], adapters: Adapters
+) -> Weight:
+    """A or B: always trained, in a dtype of its own."""
+    return b.weight(f"{name}.weight", shape, trainable=True, dtype=adapters.dtype)
+
+
+def with_adapters(
+    b: GraphBuilder, x: int, y: int, name: str, adapters: Adapters, down: Product, up: Product
+) -> int:
+    """y + B(A(dropout(x))) · scaling, in the adapters' dtype, then cast to y's.
+
+    x is cast first, and lives until the module returns; A keeps its input, B the [b, s, rank]
+    between them. Source: peft 0.21 tuners/lora/layer.py, ``Linear.forward``.
+    """
+    dtype = adapters.dtype or b.dtype
+    with b.frame() as frame:
+        wide = cast(b, x, dtype, f"{name}.lora.input")
+        if wide != x:
+            frame.bind(wide)
+        dropped = dropout(b, wide, f"{name}.lora.dropout", adapters.dropout)
+        delta = scale(b, up(down(dropped)), f"{name}.lora.scaled")
+        total = _sum(b, y, delta, f"{name}.lora.sum")
+        return cast(b, total, b.of(y).dtype, f"{name}.lora.out")
+
+
+def _sum(b: GraphBuilder, y: int, delta: int, name: str) -> int:
+    """y + delta in the wider dtype of both."""
+    wider = b.of(delta).dtype.itemsize > b.of(y).dtype.itemsize
+    return add(b, delta, y, name) if wider else add(b, y, delta, name)

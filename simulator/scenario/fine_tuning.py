@@ -1,0 +1,94 @@
+"""From ``training.fine_tuning:`` to what of the model is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from simulator.dtypes import SHORT_NAMES, DType
+from simulator.errors import did_you_mean
+from simulator.fine_tuning import ALL_LINEAR, MODULES, TARGETS, Adapters, FineTuning, layers_of
+from simulator.model.config import ModelConfig
+from simulator.plan.plan import Precision
+from simulator.scenario.mistakes import Mistakes
+from simulator.scenario.node import Map
+from simulator.scenario.schema import FineTuningSection
+
+PATH = ("training", "fine_tuning")
+
+
+def resolve_fine_tuning(
+    section: FineTuningSection,
+    model: ModelConfig,
+    precision: Precision,
+    tree: Map,
+    mistakes: Mistakes,
+) -> FineTuning | None:
+    """What is trained (None: everything); names that the model lacks join ``mistakes``."""
+    if section.method == "full":
+        freeze = [name for name in section.freeze if not _is_layers(name, model)]
+        _check_names("freeze", freeze, (*MODULES, "layers.0", "layers.0-1"), tree, mistakes)
+        _check_tied("freeze", section.freeze, model, tree, mistakes)
+        return FineTuning(freeze=section.freeze) if section.freeze else None
+    _check_names("targets", section.targets, _targets(model), tree, mistakes)
+    _check_names("also_train", section.also_train, ("embed", "norm", "head"), tree, mistakes)
+    _check_tied("also_train", section.also_train, model, tree, mistakes)
+    adapters = Adapters(
+        rank=section.rank,
+        targets=section.targets,
+        dropout=section.dropout,
+        dtype=_adapter_dtype(section, model, precision),
+    )
+    return FineTuning(adapters=adapters, also_train=section.also_train)
+
+
+def _adapter_dtype(
+    section: FineTuningSection, model: ModelConfig, precision: Precision
+) -> DType | None:
+    """The adapters' dtype, None where it is that of the weights beside them.
+
+    peft keeps adapters in fp32 beside 16-bit weights (``autocast_adapter_dtype``); torchtune has
+    them in the weights' dtype. Where FSDP casts what it gathers, it casts the adapters too.
+    """
+    usual = "fp32" if model.style == "hf" else None
+    name = section.adapters or usual
+    dtype = precision.parameters if name is None else SHORT_NAMES[name]
+    return None if dtype is precision.parameters else dtype
+
+
+def _is_layers(name: str, model: ModelConfig) -> bool:
+    layers = layers_of(name)
+    return bool(layers) and layers[-1] < model.layers
+
+
+def _targets(model: ModelConfig) -> list[str]:
+    """What ``targets`` may name: the model's linears, and their short names."""
+    from simulator.model.decoder import Shape
+    from simulator.model.families import FAMILIES
+
+    graphs = FAMILIES[model.family](model, Shape(batch=1, seq=1, dtype=DType.BF16)).blocks
+    names = {
+        weight.name.removesuffix(".weight").rpartition(".")[2]
+        for graph in set(graphs)
+        for weight in graph.weights
+        if len(weight.shape) == 2
+    }
+    short = [name for name, own in TARGETS.items() if names & set(own)]
+    return [ALL_LINEAR, *short, *sorted(names)]
+
+
+def _check_names(
+    key: str, found: Iterable[str], known: Sequence[str], tree: Map, mistakes: Mistakes
+) -> None:
+    for name in found:
+        if name not in known:
+            text = f"no module {name!r}{did_you_mean(name, list(dict.fromkeys(known)))}"
+            mistakes.at(tree, (*PATH, key), text)
+
+
+def _check_tied(
+    key: str, found: Sequence[str], model: ModelConfig, tree: Map, mistakes: Mistakes
+) -> None:
+    """A head that is the embedding is trained or frozen with it."""
+    if model.tied and ("embed" in found) is not ("head" in found):
+        text = f"the head of {model.name} is its embedding; name both embed and head, or none"
+        mistakes.at(tree, (*PATH, key), text)

@@ -1,0 +1,78 @@
+"""``training.fine_tuning``: short forms, defaults by style, and names that a model lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.dtypes import DType
+from simulator.errors import ScenarioError
+from simulator.fine_tuning import Adapters, FineTuning
+from tests.scenario.conftest import TINY, Load
+
+LORA = "training.fine_tuning=lora"
+
+
+def tuned(load_text: Load, *sets: str) -> FineTuning | None:
+    return load_text(TINY, list(sets)).plan.training.fine_tuning
+
+
+def test_the_short_form_is_lora_on_q_and_v(load_text: Load) -> None:
+    assert tuned(load_text, LORA) == FineTuning(adapters=Adapters(rank=16, targets=("q", "v")))
+    assert tuned(load_text, "training.fine_tuning={method: lora, rank: 16}") == tuned(
+        load_text, LORA
+    )
+    assert tuned(load_text, "training.fine_tuning=null") is None
+    assert tuned(load_text, "training.fine_tuning=full") is None
+
+
+def test_adapters_are_fp32_beside_16_bit_weights_of_hugging_face(load_text: Load) -> None:
+    def dtype(*sets: str) -> DType | None:
+        found = tuned(load_text, LORA, *sets)
+        assert found is not None
+        assert found.adapters is not None
+        return found.adapters.dtype
+
+    bf16, hf = "training.precision=pure-bf16", "model.style=hf"
+    assert dtype() is None
+    assert dtype(bf16) is None
+    assert dtype(hf) is None  # the weights are fp32 too
+    assert dtype(hf, bf16) is DType.FP32
+    assert dtype(hf, bf16, "training.fine_tuning.adapters=bf16") is None
+
+
+def test_layers_are_frozen_by_number(load_text: Load) -> None:
+    found = tuned(load_text, "training.fine_tuning={freeze: [embed, layers.0-1]}")
+    assert found == FineTuning(freeze=("embed", "layers.0-1"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("{method: lorra}", "did you mean 'lora'"),
+        ("{method: lora, targets: [q, w7]}", "no module 'w7'"),
+        ("{method: lora, targets: [alllinear]}", "did you mean 'all-linear'"),
+        ("{method: lora, also_train: [heads]}", "did you mean 'head'"),
+        ("{method: lora, rank: 0}", "from 1 to 65,536, found 0"),
+        ("{freeze: [layer]}", "did you mean 'layers'"),
+        ("{freeze: [layers.900]}", "no module 'layers.900'"),
+        ("{freeze: 3}", "expected a list of names, found 3"),
+        ("{method: lora, base: nf4}", "not yet supported"),
+    ],
+)
+def test_names_that_the_model_lacks(load_text: Load, setting: str, words: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_text(TINY, [f"training.fine_tuning={setting}"])
+    assert words in str(caught.value)
+
+
+def test_a_tied_head_is_frozen_with_its_embedding(load_text: Load) -> None:
+    with pytest.raises(ScenarioError, match="name both embed and head, or none"):
+        load_text(TINY, ["model=llama-3.2-1b", "training.fine_tuning={freeze: [embed]}"])
+
+
+@pytest.mark.parametrize(
+    "setting", ["{rank: 8}", "{also_train: [head]}", "{method: lora, freeze: [embed]}"]
+)
+def test_what_has_no_effect_is_warned_about(load_text: Load, setting: str) -> None:
+    (warning,) = load_text(TINY, [f"training.fine_tuning={setting}"]).warnings
+    assert "has no effect: " in warning
