@@ -53,15 +53,47 @@ class Adapters:
         return any(own == target or own in TARGETS.get(target, ()) for target in self.targets)
 
 
+BLOCK = 64
+"""Elements of a 4-bit weight that share a scale."""
+
+SCALES = 256
+"""Scales that share a scale of their own under double quantisation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nf4:
+    """4-bit NormalFloat (QLoRA, arXiv:2305.14314) as bitsandbytes stores it (``quantize_4bit``)."""
+
+    double_quant: bool = True
+
+    def states(self, numel: int) -> tuple[tuple[str, int, DType], ...]:
+        """(name, elements, dtype) of what lies beside the packed values of one weight.
+
+        >>> sum(n * d.itemsize for _, n, d in Nf4(double_quant=False).states(4096 * 4096))
+        1048640
+        """
+        blocks, code = numel // BLOCK, ("quant_map", 16, DType.FP32)
+        if not self.double_quant:
+            return ("absmax", blocks, DType.FP32), code
+        return (
+            ("absmax", blocks, DType.UINT8),
+            code,
+            ("offset", 1, DType.FP32),
+            ("nested_absmax", -(-blocks // SCALES), DType.FP32),
+            ("nested_quant_map", 256, DType.FP32),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FineTuning:
-    """Which weights are trained.
+    """Which weights are trained, and how the linears of the blocks are stored (``base``).
 
     With ``adapters`` all others are frozen but the modules of ``also_train``; without, all are
     trained but the modules of ``freeze``, or the layers: ``layers.7``, ``layers.0-15``.
     """
 
     adapters: Adapters | None = None
+    base: Nf4 | None = None
     also_train: tuple[str, ...] = ()
     freeze: tuple[str, ...] = ()
 

@@ -22,7 +22,7 @@ class Shard:
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one rank's shard."""
-        return (self.rows, *self.weight.shape[1:])
+        return (self.rows, *self.weight.stored_shape[1:])
 
     @property
     def numel(self) -> int:
@@ -47,7 +47,7 @@ def shards_of(graph: Graph, world: int) -> tuple[Shard, ...]:
     [(2, 8, 64)]
     """
     return tuple(
-        Shard(weight=weight, rows=-(-weight.shape[0] // world), world=world)
+        Shard(weight=weight, rows=-(-weight.stored_shape[0] // world), world=world)
         for weight in graph.weights
         if not weight.tied
     )

@@ -112,15 +112,20 @@ class GraphBuilder:
         for known in self._weights:
             if known.name == name:
                 return known
+        adapter = trainable is not None
         if trainable is None:
             trainable = self.tuning is None or self.tuning.trains(self.module)
+        nf4 = self.tuning.base if self.tuning else None
+        if adapter or len(shape) != 2 or not self.module.startswith("layers"):
+            nf4 = None
         weight = Weight(
             name=name,
             shape=tuple(shape),
             module=self.module,
             tied=tied,
             trainable=trainable,
-            dtype=dtype,
+            dtype=dtype if nf4 is None else DType.BF16,
+            nf4=nf4,
         )
         self._weights.append(weight)
         return weight

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import prod
 
 from simulator.dtypes import DType
+from simulator.fine_tuning import Nf4
 from simulator.kernels import Kernel
 
 VIEW = "view"
@@ -48,7 +49,8 @@ class Weight:
 
     ``tied``: the storage belongs to the embedding's graph, under the same name. The two gradients
     meet in one AccumulateGrad node and are summed out of place. ``trainable``: requires_grad.
-    ``dtype``: None is the dtype of the plan's precision.
+    ``dtype``: None is the dtype of the plan's precision. ``nf4``: stored in 4 bits, four to an
+    element of its dtype.
     """
 
     name: str
@@ -57,11 +59,17 @@ class Weight:
     tied: bool = False
     trainable: bool = True
     dtype: DType | None = None
+    nf4: Nf4 | None = None
 
     @property
     def numel(self) -> int:
         """Number of elements."""
         return prod(self.shape)
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """Shape of the tensor that is stored and sharded."""
+        return self.shape if self.nf4 is None else (self.numel // 4, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

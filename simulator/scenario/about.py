@@ -65,6 +65,8 @@ ABOUT: dict[str, str] = {
     "training.fine_tuning.targets": "Linears with adapters: q, v, gate ..., or all-linear",
     "training.fine_tuning.dropout": "Of the adapters' input",
     "training.fine_tuning.adapters": "Their dtype; left out: fp32 (hf), the weights' (torchtitan)",
+    "training.fine_tuning.base": "nf4: the blocks' frozen linears in 4 bits (QLoRA)",
+    "training.fine_tuning.double_quant": "Whether the scales of 4-bit weights are quantised too",
     "training.fine_tuning.also_train": "Trained beside the adapters: embed, norm, head",
     "training.fine_tuning.freeze": "Not trained: embed, norm, head, layers, layers.0-15",
     "training.attention": "Which attention runs; left out: what the model's modules call",

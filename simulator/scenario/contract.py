@@ -44,8 +44,6 @@ HARMLESS: dict[str, tuple[Plain, ...]] = {
     "training.optimizer.in_backward": (False,),
     "training.activation_checkpointing.offload": (False,),
     "training.compile": ("none",),
-    "training.fine_tuning.base": (),
-    "training.fine_tuning.double_quant": (),
     "offload.activations": ("none",),
     "offload.pin": (True,),
     "launcher": (),

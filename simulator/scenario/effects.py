@@ -109,6 +109,8 @@ def _of_fine_tuning(tuning: FineTuning | None) -> Iterator[Dead]:
     if tuning is not None and tuning.adapters is not None:
         why = ": beside adapters only what also_train names is trained"
         yield f"{where}.freeze", None, why
+        if tuning.base is None:
+            yield f"{where}.double_quant", True, ": no weight is quantised (base)"
         return
     why = ": there are no adapters (method: full)"
     for key, harmless in (
@@ -116,6 +118,8 @@ def _of_fine_tuning(tuning: FineTuning | None) -> Iterator[Dead]:
         ("targets", None),
         ("dropout", 0),
         ("adapters", None),
+        ("base", None),
+        ("double_quant", True),
         ("also_train", None),
     ):
         yield f"{where}.{key}", harmless, why

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from simulator.dtypes import SHORT_NAMES, DType
 from simulator.errors import did_you_mean
-from simulator.fine_tuning import ALL_LINEAR, MODULES, TARGETS, Adapters, FineTuning, layers_of
+from simulator.fine_tuning import (
+    ALL_LINEAR,
+    MODULES,
+    TARGETS,
+    Adapters,
+    FineTuning,
+    Nf4,
+    layers_of,
+)
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Precision
 from simulator.scenario.mistakes import Mistakes
@@ -38,7 +46,18 @@ def resolve_fine_tuning(
         dropout=section.dropout,
         dtype=_adapter_dtype(section, model, precision),
     )
-    return FineTuning(adapters=adapters, also_train=section.also_train)
+    base = None
+    if section.base is not None:
+        base = Nf4(double_quant=section.double_quant)
+        _check_base(model, tree, mistakes)
+    return FineTuning(adapters=adapters, base=base, also_train=section.also_train)
+
+
+def _check_base(model: ModelConfig, tree: Map, mistakes: Mistakes) -> None:
+    """bitsandbytes replaces the linears of transformers' modules."""
+    if model.style != "hf":
+        text = f"not supported with model.style {model.style}; supported: model.style: hf"
+        mistakes.at(tree, (*PATH, "base"), text)
 
 
 def _adapter_dtype(

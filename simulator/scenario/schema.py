@@ -141,11 +141,13 @@ class CheckpointingSection(Section):
 class FineTuningSection(Section):
     """``training.fine_tuning:``, what of the model is trained."""
 
-    method: Annotated[str, choice(["full", "lora"], ["qlora", "dora"])] = "full"
+    method: Annotated[str, choice(["full", "lora"], ["dora"])] = "full"
     rank: Annotated[int, whole(1, 65_536)] = 16
     targets: Annotated[Any, modules()] = ("q", "v")
     dropout: Annotated[float, number(0, 0.999)] = 0.0
     adapters: Annotated[str, choice(["fp32", "bf16"])] | None = None
+    base: Annotated[str, choice(["nf4"])] | None = None
+    double_quant: Flag = True
     also_train: Annotated[Any, modules()] = ()
     freeze: Annotated[Any, modules()] = ()
 

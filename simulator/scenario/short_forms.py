@@ -17,7 +17,7 @@ _FIRST_KEYS: dict[Path, str] = {
     ("training", "activation_checkpointing"): "mode",
     ("training", "fine_tuning"): "method",
 }
-_FUSED = "adamw-fused"
+_FUSED, _QLORA = "adamw-fused", "qlora"
 
 
 def spell_out(tree: Map) -> Map:
@@ -31,6 +31,8 @@ def spell_out(tree: Map) -> Map:
 
 def _map_of(key: str, node: Scalar) -> Map:
     values: dict[str, Node] = {key: node}
+    if key == "method" and node.value == _QLORA:
+        values = {"method": scalar("lora", node.origin), "base": scalar("nf4", node.origin)}
     if key == "name" and node.value == _FUSED:
         values = {
             "name": scalar("adamw", node.origin),

@@ -63,6 +63,8 @@ HONOURED: dict[str, Any] = {
     "training.fine_tuning.targets": ["k"],
     "training.fine_tuning.dropout": 0.1,
     "training.fine_tuning.adapters": "bf16",
+    "training.fine_tuning.base": "nf4",
+    "training.fine_tuning.double_quant": "false",
     "training.fine_tuning.also_train": ["head"],
     "training.fine_tuning.freeze": ["embed"],
     "training.attention": None,  # torchtitan's modules have one: test_models.py

@@ -56,7 +56,8 @@ def test_layers_are_frozen_by_number(load_text: Load) -> None:
         ("{freeze: [layer]}", "did you mean 'layers'"),
         ("{freeze: [layers.900]}", "no module 'layers.900'"),
         ("{freeze: 3}", "expected a list of names, found 3"),
-        ("{method: lora, base: nf4}", "not yet supported"),
+        ("{method: lora, base: nf4}", "supported: model.style: hf"),
+        ("{method: lora, base: int4}", "unknown value 'int4'"),
     ],
 )
 def test_names_that_the_model_lacks(load_text: Load, setting: str, words: str) -> None:

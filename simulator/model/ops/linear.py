@@ -11,6 +11,7 @@ from simulator.model.builder import GraphBuilder
 from simulator.model.graph import GradTensor, Weight
 from simulator.model.ops.autocast import autocast_mm
 from simulator.model.ops.lora import adapter_weight, with_adapters
+from simulator.model.ops.nf4 import nf4_product
 from simulator.model.rule import Rule
 
 
@@ -38,6 +39,8 @@ def linear(
 def conv1d(b: GraphBuilder, x: int, name: str, out_features: int) -> int:
     """x · W[in, out] + bias: aten::addmm with the weight stored the other way round."""
     weight = b.weight(f"{name}.weight", (_features(b, x), out_features))
+    if weight.nf4 is not None:
+        raise UnsupportedError(f"{name}: Conv1D over a 4-bit weight is not supported")
     return _adapted(b, x, _addmm(b, x, name, weight, out_features, None), name, None)
 
 
@@ -51,6 +54,11 @@ def _product(
     bias: bool = False,
 ) -> int:
     out_features = weight.shape[0]
+    if weight.nf4 is not None:
+        if bias:
+            b.weight(f"{name}.bias", (out_features,))
+        seen = tuple(view or (*b.of(x).shape[:2], out_features))
+        return nf4_product(b, x, name, weight, weight.nf4, seen)
     if b.autocast is not None:
         if bias:
             raise UnsupportedError(f"{name}: a bias under autocast is not yet supported")

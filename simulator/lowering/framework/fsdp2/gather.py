@@ -28,7 +28,7 @@ class Gather:
         ranks = kept or self.s.world
         size = self.s.gathered_bytes(group)
         local = size // ranks
-        inputs = self._inputs(w, group, local, kept)
+        inputs = self._inputs(w, group, kept)
         w.alloc(
             flat(
                 "gathered",
@@ -55,14 +55,16 @@ class Gather:
         )
         w.record(w.event(group.role, "all_gathered"), Stream.ALL_GATHER)
 
-    def _inputs(self, w: BlockWriter, group: Group, local: int, kept: int | None) -> list[int]:
+    def _inputs(self, w: BlockWriter, group: Group, kept: int | None) -> list[int]:
         """Temporaries that hold the all-gather's inputs until they are copied in."""
         if self.s.offload:
             return [self._upload(w, member) for member in group.members]
         if not self.s.casts:
             return []
-        # one flat buffer for all parameters, filled by a foreach copy (``use_foreach_copy``)
-        numel = local // self.s.compute.itemsize
+        # one flat buffer for all that is cast, filled by a foreach copy (``use_foreach_copy``)
+        cast = sum(m.shard.padded for m in group.members if m.shard.weight.dtype is None)
+        numel = cast // (kept or self.s.world)
+        local = numel * self.s.compute.itemsize
         read = local if kept else numel * self.s.stored.itemsize
         buffer = flat("cast_shard", numel, self.s.compute, Category.ALL_GATHER, group.first)
         slot = w.alloc(buffer, COPY_IN)

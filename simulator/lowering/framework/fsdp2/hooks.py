@@ -9,6 +9,7 @@ from simulator.lowering.framework.fsdp2.gather import GATHERING, Gather
 from simulator.lowering.framework.fsdp2.groups import Group, own_group, root_group, setting_of
 from simulator.lowering.framework.fsdp2.reduce import Reduce, accumulated
 from simulator.lowering.framework.micro import MicroStep
+from simulator.lowering.quantised import alloc_states
 from simulator.lowering.shards import shards_of
 from simulator.lowering.units import Kind, Unit
 from simulator.lowering.writer import BlockWriter
@@ -109,6 +110,7 @@ class Fsdp2:
                 module=shard.weight.module,
             )
             w.alloc(tensor, slot=w.shared("own", f"shard.{shard.weight.name}"))
+            alloc_states(w, shard.weight)
 
     def begin_forward(self, w: BlockWriter, micro: MicroStep) -> None:
         """``_root_pre_forward``: gathering waits for the optimizer; then the root's own group."""
