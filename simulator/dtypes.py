@@ -12,6 +12,7 @@ class DType(Enum):
     BF16 = "bfloat16"
     FP16 = "float16"
     FP8 = "float8_e4m3fn"
+    INT32 = "int32"
     INT64 = "int64"
     UINT64 = "uint64"
     COMPLEX64 = "complex64"
@@ -29,6 +30,7 @@ _ITEMSIZE = {
     DType.BF16: 2,
     DType.FP16: 2,
     DType.FP8: 1,
+    DType.INT32: 4,
     DType.INT64: 8,
     DType.UINT64: 8,
     DType.COMPLEX64: 8,

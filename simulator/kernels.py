@@ -35,6 +35,32 @@ class Gemm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupedGemm:
+    """One launch of many independent products, one an expert; ``parts`` are those of equal shape.
+
+    Its FLOPs and bytes are its parts' sums.
+    """
+
+    name: str
+    parts: tuple[Gemm, ...]
+
+    @property
+    def dtype(self) -> DType:
+        """The operands' dtype."""
+        return self.parts[0].dtype
+
+    @property
+    def flops(self) -> int:
+        """2·m·n·k a product."""
+        return sum(part.flops for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        """Operands read once, results written once."""
+        return sum(part.bytes for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
     """One fused scaled-dot-product attention kernel (flash and its kin).
 
@@ -90,4 +116,4 @@ class Elementwise:
         return self.read + self.written
 
 
-Kernel = Gemm | Attention | Elementwise
+Kernel = Gemm | GroupedGemm | Attention | Elementwise

@@ -142,7 +142,7 @@ def _header(scenario: Scenario, decoder: Decoder, cluster: Cluster, steps: int) 
 
     device = cluster.devices[0].gpu
     tokens = training.tokens * training.grad_accum
-    each = flops_per_token(scenario.model, decoder.parameters, training.seq_len)
+    each = flops_per_token(scenario.model, decoder, training.seq_len)
     model_flops = tokens * (
         each - spared_flops_per_token(scenario.model, decoder, training.seq_len)
     )

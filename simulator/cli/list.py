@@ -12,12 +12,19 @@ Row = dict[str, object]
 
 
 def _models() -> list[Row]:
+    from simulator.model.families import parameters_of
     from simulator.model.presets import PRESETS
 
     shown = ("style", "layers", "hidden", "ffn", "heads", "kv_heads", "vocab")
     return [
-        {"name": name, **{key: getattr(config, key) for key in shown}}
+        {
+            "name": name,
+            **{key: getattr(config, key) for key in shown},
+            "parameters": total,
+            "active": active,
+        }
         for name, config in PRESETS.items()
+        for total, active in [parameters_of(config)]
     ]
 
 

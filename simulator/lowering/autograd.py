@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from simulator.kernels import Elementwise
 from simulator.lowering.recompute import Recompute, Region
 from simulator.lowering.writer import BlockWriter
-from simulator.model.graph import GradTensor, Graph, Op
+from simulator.model.graph import Graph, Op
 from simulator.program.instructions import Category, Tensor
 
 
@@ -174,6 +174,9 @@ class _Backward:
         op, call = self.graph.ops[index], self.calls.get(index)
         if call is not None and not call.recomputed and (op.saves or op.borrows):
             self._recompute(call)
+        if op.accumulates:
+            self._accumulate(op, arrived[0].slot)
+            return
         results: list[tuple[int, Gradient]] = []
         for value in op.passes:
             arrived[0].holders += 1
@@ -184,17 +187,23 @@ class _Backward:
         for value, gradient in results:
             self._deliver(value, gradient)
         for made in op.gradients:
-            if made.weight is not None and made.weight in self.existing:
-                self._add_in_place(made, op.module)
+            if made.weight is not None:
+                self._add_in_place(made.weight, f"{made.name}.add", made.bytes, op.module)
 
-    def _add_in_place(self, made: GradTensor, module: str) -> None:
-        """AccumulateGrad, which the engine runs before any other node."""
-        size = made.bytes
-        kernel = Elementwise(name=f"{made.name}.add", kind="copy", read=2 * size, written=size)
-        self.w.launch(kernel, module)
-        assert made.weight is not None
-        self.w.free(self.weights[made.weight])
-        self.weights[made.weight] = self.existing[made.weight]
+    def _accumulate(self, op: Op, slot: int) -> None:
+        """The sum that arrives is the weight's gradient."""
+        self.weights[op.accumulates] = slot
+        self.w.recategorise(slot, Category.UNSHARDED_GRADIENTS)
+        size = self.graph.values[op.outputs[0]].bytes
+        self._add_in_place(op.accumulates, f"{op.accumulates}.grad.add", size, op.module)
+
+    def _add_in_place(self, weight: str, name: str, size: int, module: str) -> None:
+        """AccumulateGrad, which the engine runs before any other node, where a gradient waits."""
+        if weight not in self.existing:
+            return
+        self.w.launch(Elementwise(name=name, kind="copy", read=2 * size, written=size), module)
+        self.w.free(self.weights[weight])
+        self.weights[weight] = self.existing[weight]
 
     def _launch(self, op: Op, arrived: list[Gradient]) -> list[tuple[int, Gradient]]:
         """Allocate and compute the op's gradients; weights' stay, values' are returned."""

@@ -17,6 +17,7 @@ OPERATORS: Mapping[str, str] = {
     "aten.mm": "mm",
     "aten.addmm": "addmm",
     "aten.bmm": "bmm",
+    "aten._grouped_mm": "grouped_mm",
     "aten._scaled_dot_product_flash_attention": "flash_attention",
     "aten._scaled_dot_product_efficient_attention": "efficient_attention",
     "aten._fused_rms_norm": "rms_norm",

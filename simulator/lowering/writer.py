@@ -7,10 +7,12 @@ A slot or event that outlives the call is *shared*: it is named by a role and a 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from simulator.kernels import Kernel
 from simulator.program.instructions import (
     Alloc,
+    Category,
     Collective,
     Free,
     Instruction,
@@ -70,6 +72,14 @@ class BlockWriter:
         old = self._instructions[where]
         assert isinstance(old, Alloc)
         self._instructions[where] = Alloc(self.shared(role, name), old.tensor, old.stream)
+
+    def recategorise(self, slot: int, category: Category) -> None:
+        """What was allocated into local ``slot`` turns out to be something else."""
+        where = self._allocated_at[slot]
+        old = self._instructions[where]
+        assert isinstance(old, Alloc)
+        tensor = replace(old.tensor, category=category)
+        self._instructions[where] = Alloc(slot, tensor, old.stream)
 
     def free(self, slot: int) -> None:
         """Drop the last reference to a slot."""

@@ -49,6 +49,7 @@ class GraphBuilder:
         self._parts: list[Part] = []
         self._borrowed: list[int] = []
         self._until_loss: list[int] = []
+        self._parameters: list[int] = []
         self._released_after: dict[int, int] = {}
         self._release_order: list[int] = []
 
@@ -91,6 +92,22 @@ class GraphBuilder:
         self.op(name, VIEW, (x,), outputs, nothing, passes=() if rule else (x,), rule=rule)
         return tuple(outputs)
 
+    def alias(self, x: int, name: str) -> int:
+        """What is in x's storage after an op that works in place."""
+        known = self._values[x]
+        number = self.value(name, known.shape, known.dtype)
+        self._values[number] = replace(self._values[number], base=self.root(x))
+        return number
+
+    def parameter(self, weight: Weight) -> int:
+        """A weight as a value that several ops read and whose gradients are summed."""
+        number = self.value(weight.name, weight.shape)
+        self._values[number] = replace(self._values[number], base=number)
+        self._parameters.append(number)
+        nothing = Elementwise(name=weight.name, kind="copy", read=0, written=0)
+        self.op(weight.name, VIEW, (), (number,), nothing, accumulates=weight.name)
+        return number
+
     def root(self, value: int) -> int:
         """The storage of a value: itself, or what it is a view of."""
         base = self._values[value].base
@@ -104,6 +121,7 @@ class GraphBuilder:
         tied: bool = False,
         trainable: bool | None = None,
         dtype: DType | None = None,
+        routed: int = 0,
     ) -> Weight:
         """The parameter of that name; registered, in the current module, when first asked for.
 
@@ -126,6 +144,7 @@ class GraphBuilder:
             trainable=trainable,
             dtype=dtype if nf4 is None else DType.BF16,
             nf4=nf4,
+            routed=routed,
         )
         self._weights.append(weight)
         return weight
@@ -158,6 +177,7 @@ class GraphBuilder:
         gradients: Sequence[GradTensor] = (),
         backward: Sequence[BackwardStep] = (),
         rule: Rule | None = None,
+        accumulates: str = "",
     ) -> None:
         """Append one op in host order; ``rule`` stands for ``gradients`` and ``backward``."""
         kept = tuple(dict.fromkeys(map(self.root, saves)))
@@ -175,6 +195,7 @@ class GraphBuilder:
                 gradients=tuple(map(self._read_storages, made)),
                 backward=rule.steps if rule else tuple(backward),
                 borrows=tuple(value for value in kept if value in self._borrowed),
+                accumulates=accumulates,
             )
         )
 
@@ -218,7 +239,7 @@ class GraphBuilder:
         last = dict(self._last_reader())
         for value, index in self._released_after.items():
             last[value] = max(index, last.get(value, index))
-        held = {input, *self._borrowed} - set(self._released_after)
+        held = {input, *self._borrowed} - set(self._released_after) | set(self._parameters)
         outliving = {output, *lends, *until_return, *through_loss}
         releases: dict[int, list[int]] = {}
         unbound = (v for v in last if v not in self._released_after)

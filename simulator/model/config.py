@@ -19,7 +19,13 @@ class ModelConfig:
     tanh) or ``gelu_new`` (op by op); ``rotary_fraction``: the part of a head that is turned;
     ``positions``: rows of the learned position table, or of ALiBi's; ``window``: of sliding
     attention, None for none; ``dropout``: of the residual branches, ``embedding_dropout`` of what
-    enters the first block, ``attention_dropout`` of the probabilities.
+    enters the first block, ``attention_dropout`` of the probabilities; ``qk_norm``: queries and
+    keys are normalised.
+
+    Mixtures of experts: a token is sent to ``experts_per_token`` of ``experts``, each a gated MLP
+    of ``expert_ffn`` (0: of ``ffn``); ``norm_topk``: the weights of a token's experts are made to
+    sum to 1; ``experts_implementation``: ``grouped_mm`` (all experts in one launch) or ``eager``
+    (one by one).
     """
 
     name: str
@@ -45,3 +51,14 @@ class ModelConfig:
     dropout: float = 0.0
     embedding_dropout: float = 0.0
     attention_dropout: float = 0.0
+    qk_norm: bool = False
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_ffn: int = 0
+    norm_topk: bool = True
+    experts_implementation: str = "grouped_mm"
+
+    @property
+    def expert_width(self) -> int:
+        """Intermediate width of one expert."""
+        return self.expert_ffn or self.ffn

@@ -6,15 +6,16 @@ from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder
 
 
-def flops_per_token(config: ModelConfig, parameters: int, seq: int) -> int:
+def flops_per_token(config: ModelConfig, decoder: Decoder, seq: int) -> int:
     """Model FLOPs a token of one training step, as torchtitan counts them.
 
-    6 per parameter, the embedding's excluded (a lookup), + 12 · layers · hidden · seq for the two
+    6 per parameter that a token meets (of the routed experts, those that it is sent to), the
+    embedding's excluded (a lookup), + 12 · layers · hidden · seq for the two
     products of attention, forward and backward, not halved for the causal mask
-    (torchtitan ``models/utils.py: get_dense_model_nparams_and_flops``; PaLM, arXiv:2204.02311,
-    appendix B).
+    (torchtitan ``models/utils.py: get_dense_model_nparams_and_flops`` and ``get_moe_...``; PaLM,
+    arXiv:2204.02311, appendix B).
     """
-    matmul = parameters - config.vocab * config.hidden
+    matmul = decoder.active_parameters - config.vocab * config.hidden
     width = config.heads * config.head_dim
     return 6 * matmul + 12 * config.layers * width * seq
 
@@ -28,7 +29,7 @@ def spared_flops_per_token(config: ModelConfig, decoder: Decoder, seq: int) -> i
     attention = 8 * config.heads * config.head_dim * seq
     spared = 0
     for graph in (*decoder.blocks, decoder.head):
-        spared += 2 * sum(weight.numel for weight in graph.weights if not weight.trainable)
+        spared += 2 * sum(weight.active for weight in graph.weights if not weight.trainable)
         if not graph.has_backward:
-            spared += 2 * graph.parameters + attention * (graph is not decoder.head)
+            spared += 2 * graph.active_parameters + attention * (graph is not decoder.head)
     return spared

@@ -76,3 +76,8 @@ class Decoder:
         """Those of them that are trained."""
         graphs = (self.embedding, *self.blocks, self.head)
         return sum(weight.numel for graph in graphs for weight in graph.trained if not weight.tied)
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters that one token meets: of the routed experts, those that it is sent to."""
+        return sum(graph.active_parameters for graph in (self.embedding, *self.blocks, self.head))

@@ -28,7 +28,8 @@ VIEW = "view"
 class Value:
     """One activation storage; ``module`` is the report's module name (``layers.*.mlp``).
 
-    ``base``: this is a view of that storage.
+    ``base``: this is a view of that storage, or its content after an op that works in place. Its
+    own number: it is a parameter, whose storage is no activation.
     """
 
     name: str
@@ -50,7 +51,8 @@ class Weight:
     ``tied``: the storage belongs to the embedding's graph, under the same name. The two gradients
     meet in one AccumulateGrad node and are summed out of place. ``trainable``: requires_grad.
     ``dtype``: None is the dtype of the plan's precision. ``nf4``: stored in 4 bits, four to an
-    element of its dtype.
+    element of its dtype. ``routed``: the first dim counts experts, and a token meets so many of
+    them (0: it meets the whole weight).
     """
 
     name: str
@@ -60,6 +62,7 @@ class Weight:
     trainable: bool = True
     dtype: DType | None = None
     nf4: Nf4 | None = None
+    routed: int = 0
 
     @property
     def numel(self) -> int:
@@ -70,6 +73,11 @@ class Weight:
     def stored_shape(self) -> tuple[int, ...]:
         """Shape of the tensor that is stored and sharded."""
         return self.shape if self.nf4 is None else (self.numel // 4, 1)
+
+    @property
+    def active(self) -> int:
+        """Elements that one token meets."""
+        return self.routed * prod(self.shape[1:]) if self.routed else self.numel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +131,8 @@ class Op:
     ``inputs``, ``outputs``, ``saves``, ``passes``, ``releases`` and ``borrows`` are value numbers.
     ``saves`` are the storages the node keeps for backward, ``borrows`` those that it keeps and the
     graph has only borrowed; ``passes`` the inputs that receive the incoming gradient itself (a
-    residual add); ``releases`` what Python drops right after this op.
+    residual add); ``releases`` what Python drops right after this op. ``accumulates``: the weight
+    whose gradient arrives here whole (AccumulateGrad), summed over all that reads the parameter.
     """
 
     name: str
@@ -138,6 +147,7 @@ class Op:
     backward: tuple[BackwardStep, ...] = ()
     releases: tuple[int, ...] = ()
     borrows: tuple[int, ...] = ()
+    accumulates: str = ""
 
     @property
     def is_view(self) -> bool:
@@ -189,6 +199,11 @@ class Graph:
     def parameters(self) -> int:
         """Elements of the weights that are this graph's own."""
         return sum(weight.numel for weight in self.weights if not weight.tied)
+
+    @property
+    def active_parameters(self) -> int:
+        """Of those, elements that one token meets."""
+        return sum(weight.active for weight in self.weights if not weight.tied)
 
     def root(self, value: int) -> int:
         """The storage of a value: itself, or what it is a view of."""

@@ -46,6 +46,27 @@ def _qwen3(size: str, sizes: tuple[int, int, int, int, int, int]) -> ModelConfig
     return _dense(f"qwen3-{size}", "qwen3", source, sizes, head_dim=128)
 
 
+def _mixtral(size: str, sizes: tuple[int, int, int, int, int, int], source: str) -> ModelConfig:
+    experts = {"num_local_experts": 8, "num_experts_per_tok": 2}
+    return _dense(f"mixtral-{size}", "mixtral", f"{source} (arXiv:2401.04088)", sizes, **experts)
+
+
+def _qwen3_moe(
+    size: str, sizes: tuple[int, int, int, int, int, int], expert_ffn: int
+) -> ModelConfig:
+    return _dense(
+        f"qwen3-{size}",
+        "qwen3_moe",
+        f"Qwen/Qwen3-{size.upper()} (arXiv:2505.09388)",
+        sizes,
+        head_dim=128,
+        num_experts=128,
+        num_experts_per_tok=8,
+        moe_intermediate_size=expert_ffn,
+        norm_topk_prob=True,
+    )
+
+
 def _gemma2(size: str, sizes: tuple[int, int, int, int, int, int], head_dim: int) -> ModelConfig:
     source = f"google/gemma-2-{size} (arXiv:2408.00118)"
     return _dense(f"gemma-2-{size}", "gemma2", source, sizes, head_dim=head_dim)
@@ -84,6 +105,10 @@ HF_PRESETS: tuple[ModelConfig, ...] = (
     _qwen2("72b", (80, 8192, 29568, 64, 8, 152064)),
     _qwen3("8b", (36, 4096, 12288, 32, 8, 151936)),
     _qwen3("32b", (64, 5120, 25600, 64, 8, 151936)),
+    _mixtral("8x7b", (32, 4096, 14336, 32, 8, 32000), "mistralai/Mixtral-8x7B-v0.1"),
+    _mixtral("8x22b", (56, 6144, 16384, 48, 8, 32000), "mistralai/Mixtral-8x22B-v0.1"),
+    _qwen3_moe("30b-a3b", (48, 2048, 6144, 32, 4, 151936), 768),
+    _qwen3_moe("235b-a22b", (94, 4096, 12288, 64, 4, 151936), 1536),
     _gemma2("9b", (42, 3584, 14336, 16, 8, 256000), 256),
     _gemma2("27b", (46, 4608, 36864, 32, 16, 256000), 128),
     _phi3("mini", (32, 3072, 8192, 32, 32, 32064)),

@@ -49,7 +49,37 @@ def _qwen2(keys: Keys) -> dict[str, Any]:
 def _qwen3(keys: Keys) -> dict[str, Any]:
     keys.refuse("use_sliding_window", False, default=False)
     keys.refuse("attention_bias", False, default=False)
-    return _llama(keys) | {"head_dim": int(keys.get("head_dim", 128))}
+    return _llama(keys) | {"head_dim": int(keys.get("head_dim", 128)), "qk_norm": True}
+
+
+def _mixtral(keys: Keys) -> dict[str, Any]:
+    keys.refuse("router_jitter_noise", 0.0, default=0.0)
+    return _mistral(keys) | _experts(keys, "num_local_experts", "num_experts_per_tok")
+
+
+def _qwen3_moe(keys: Keys) -> dict[str, Any]:
+    keys.refuse("decoder_sparse_step", 1, default=1)
+    keys.refuse("mlp_only_layers", [], default=[])
+    return (
+        _qwen3(keys)
+        | _experts(keys, "num_experts", "num_experts_per_tok")
+        | {
+            "expert_ffn": keys.need("moe_intermediate_size"),
+            "norm_topk": bool(keys.get("norm_topk_prob", False)),
+        }
+    )
+
+
+def _experts(keys: Keys, count: str, chosen: str) -> dict[str, Any]:
+    """How many there are, how many a token is sent to, and how they are run."""
+    keys.refuse("output_router_logits", False, default=False)
+    usual = "grouped_mm"
+    keys.refuse("_experts_implementation", "grouped_mm", "eager", default=usual)
+    return {
+        "experts": keys.need(count),
+        "experts_per_token": keys.need(chosen),
+        "experts_implementation": keys.get("_experts_implementation", usual),
+    }
 
 
 def _phi3(keys: Keys) -> dict[str, Any]:
@@ -150,6 +180,8 @@ READERS: dict[str, Callable[[Keys], dict[str, Any]]] = {
     "mistral": _mistral,
     "qwen2": _qwen2,
     "qwen3": _qwen3,
+    "mixtral": _mixtral,
+    "qwen3_moe": _qwen3_moe,
     "gemma2": _gemma2,
     "phi3": _phi3,
     "gpt2": _gpt2,

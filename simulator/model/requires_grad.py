@@ -56,7 +56,7 @@ def required_only(graph: Graph, *, input_needs: bool) -> Graph:
     ops = []
     for op in graph.ops:
         asked = {made.weight for made in op.gradients} & trainable
-        if asked or required & set(op.inputs):
+        if asked or op.accumulates in trainable or required & set(op.inputs):
             required.update(op.outputs)
             ops.append(_node(op, required, trainable))
         else:

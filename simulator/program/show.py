@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from simulator.kernels import Attention, Gemm, Kernel
+from simulator.kernels import Attention, Gemm, GroupedGemm, Kernel
 from simulator.program.instructions import (
     Alloc,
     Collective,
@@ -76,6 +76,9 @@ def _event(instruction: Record | Wait | HostWait, block: Block) -> str:
 def _kernel(kernel: Kernel) -> str:
     if isinstance(kernel, Gemm):
         return f"{kernel.name}  gemm m={kernel.m} n={kernel.n} k={kernel.k}  {kernel.flops:,} FLOP"
+    if isinstance(kernel, GroupedGemm):
+        shapes = ", ".join(f"{p.batch} of m={p.m} n={p.n} k={p.k}" for p in kernel.parts)
+        return f"{kernel.name}  grouped gemm {shapes}  {kernel.flops:,} FLOP"
     if isinstance(kernel, Attention):
         return (
             f"{kernel.name}  {kernel.kernel} attention b={kernel.batch} heads={kernel.heads} "

@@ -43,13 +43,15 @@ def check_size(model: ModelConfig, training: Training, tree: Map, mistakes: Mist
 def parameters_about(model: ModelConfig) -> int:
     """Parameters to within biases and norms."""
     width, key_width = model.heads * model.head_dim, model.kv_heads * model.head_dim
-    block = model.hidden * (2 * width + 2 * key_width + 3 * model.ffn)
+    mlp = max(model.ffn, model.experts * model.expert_width)
+    block = model.hidden * (2 * width + 2 * key_width + 3 * mlp)
     return model.layers * block + 2 * model.vocab * model.hidden
 
 
 def _elements(model: ModelConfig, training: Training) -> int:
     """Activations of every block, eager attention's scores, and the logits."""
-    width = model.hidden + model.ffn + model.heads * model.head_dim
+    mlp = max(model.ffn, model.experts_per_token * model.expert_width)
+    width = model.hidden + mlp + model.heads * model.head_dim
     if training.attention == "eager":
         width += model.heads * training.seq_len
     return training.micro_batch * training.seq_len * (model.layers * width + model.vocab)

@@ -20,6 +20,7 @@ UNGROUPED = ("gpt2", "gpt_neox", "mpt")
 
 _OF_TORCHTITAN = ("rms_norm", "kv_expand")
 _SHAPE = ("layers", "hidden", "ffn", "heads", "kv_heads", "vocab", "head_dim")
+_OF_EXPERTS = ("experts", "experts_per_token", "expert_ffn", "experts_implementation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,7 @@ def resolve_model(
     if config.style == "torchtitan" and "rms_norm" not in given:
         config = dataclasses.replace(config, rms_norm=str(norm))
     config = _shape(config, base, given, tree, mistakes)
+    _check_experts(base, config, given, tree, mistakes)
     config = _dropout(config, section.dropout, tree, mistakes)
     _check_style(config, given, tree, mistakes)
     derived: dict[tuple[str, ...], tuple[Plain, str]] = {
@@ -57,6 +59,9 @@ def resolve_model(
     if config.style == "torchtitan":
         derived["model", "rms_norm"] = (config.rms_norm, norm_word)
         derived["model", "kv_expand"] = (config.kv_expand, word)
+    if config.experts:
+        derived |= {("model", key): (getattr(config, key), word) for key in _OF_EXPERTS}
+        derived["model", "expert_ffn"] = (config.expert_ffn or None, word)
     if section.hf_config is not None:
         derived["model", "preset"] = (None, "hf_config")
     return Shaped(config=config, derived=derived)
@@ -134,6 +139,24 @@ def _shape(
         text = f"head_dim = {shape.head_dim} is odd; rotary positions need an even one"
         mistakes.at(tree, where, text)
     return shape
+
+
+def _check_experts(
+    base: ModelConfig,
+    shape: ModelConfig,
+    given: dict[str, Any],
+    tree: Map,
+    mistakes: Mistakes,
+) -> None:
+    """Keys of a mixture of experts where there is none; more experts a token than there are."""
+    if not base.experts:
+        for key in _OF_EXPERTS:
+            if key in given:
+                text = f"{base.name} has no routed experts; leave it out"
+                mistakes.at(tree, ("model", key), text, of_key=True)
+    elif shape.experts_per_token > shape.experts:
+        text = f"{shape.experts_per_token} experts a token, and a layer has {shape.experts}"
+        mistakes.at(tree, _first_given(tree, ("experts_per_token", "experts")), text)
 
 
 def _first_given(tree: Map, keys: tuple[str, ...]) -> tuple[str, ...]:

@@ -68,6 +68,10 @@ class ModelSection(Section):
     kv_heads: Annotated[int, whole(1, 65_536)] | None = None
     vocab: Annotated[int, whole(1, 10_000_000)] | None = None
     head_dim: Annotated[int, whole(1, 65_536)] | None = None
+    experts: Annotated[int, whole(1, 65_536)] | None = None
+    experts_per_token: Annotated[int, whole(1, 65_536)] | None = None
+    expert_ffn: Annotated[int, whole(1, 10_000_000)] | None = None
+    experts_implementation: Annotated[str, choice(["grouped_mm", "eager"])] | None = None
     style: Annotated[str, choice(["torchtitan", "hf"], ["megatron"])] | None = None
     rms_norm: Annotated[str, choice(["fused", "composite"])] | None = None
     kv_expand: Flag | None = None

@@ -114,6 +114,9 @@ class Player:
     def node(
         self, one: Pass, op: Op, arrived: list[Storage], pending: dict[int, Storage], tag: str
     ) -> None:
+        if op.accumulates:
+            self.accumulate(one.graph, op.accumulates, arrived[0], tag)
+            return
         results: list[tuple[int, Storage]] = []
         weights: list[tuple[str, Storage]] = []
         for value in op.passes:

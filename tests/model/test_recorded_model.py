@@ -103,4 +103,4 @@ def test_model_flops_a_token_of_llama3_8b() -> None:
     """6 · (8,030,261,248 - 128,256 · 4,096) + 12 · 32 · 4,096 · 8,192."""
     config = PRESETS["llama-3.1-8b"]
     expected = 6 * (8_030_261_248 - 128_256 * 4_096) + 12 * 32 * 4_096 * 8_192
-    assert flops_per_token(config, 8_030_261_248, 8_192) == expected
+    assert flops_per_token(config, decoder("llama3_8b", 1, 8), 8_192) == expected

@@ -28,6 +28,10 @@ HONOURED: dict[str, Any] = {
     "model.kv_heads": 8,
     "model.vocab": 1024,
     "model.head_dim": 64,
+    "model.experts": None,  # of a mixture alone: test_mixtures.py
+    "model.experts_per_token": None,
+    "model.expert_ffn": None,
+    "model.experts_implementation": None,
     "model.style": "hf",
     "model.rms_norm": "composite",
     "model.kv_expand": "false",

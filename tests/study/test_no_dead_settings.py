@@ -28,9 +28,15 @@ BASE: dict[str, Any] = {
     "measured": {"peak_allocated": "1 GiB", "step_time": "1 s", "fits": True},
 }
 
+MIXTURE = {"model": {"preset": "mixtral-8x7b", "layers": 1, "hidden": 512, "ffn": 1024}}
+
 BEFORE: dict[str, dict[str, Any]] = {
     "model.preset": {"model": {"preset": "llama-2-7b", "layers": 2}},
     "model.dropout": {"model": {"preset": "gpt2", "layers": 2}},
+    "model.experts": MIXTURE,
+    "model.experts_per_token": MIXTURE,
+    "model.expert_ffn": MIXTURE,
+    "model.experts_implementation": MIXTURE,
     "training.attention": {"model": {"preset": "mistral-7b", "layers": 2}},
     "parallelism.fsdp.reshard_after_backward": {
         "training.grad_accum": 2,
@@ -62,6 +68,10 @@ VALUES: dict[str, Any] = {
     "model.kv_heads": 2,
     "model.head_dim": 32,
     "model.dropout": 0.0,
+    "model.experts": 4,
+    "model.experts_per_token": 1,
+    "model.expert_ffn": 512,
+    "model.experts_implementation": "eager",
     "cluster.gpu": "h200-sxm-141gb",
     "training.attention": "eager",
     "training.activation_checkpointing.save": ["aten.mm"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from simulator.dtypes import DType
 from simulator.errors import UnknownNameError, UnsupportedError
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder, Shape
@@ -11,6 +12,7 @@ from simulator.model.families.hf.gemma2 import hf_gemma2
 from simulator.model.families.hf.gpt2 import hf_gpt2
 from simulator.model.families.hf.gpt_neox import hf_gpt_neox
 from simulator.model.families.hf.llama import hf_llama
+from simulator.model.families.hf.mixtral import hf_mixtral
 from simulator.model.families.hf.mpt import hf_mpt
 from simulator.model.families.hf.phi3 import hf_phi3
 from simulator.model.families.llama import llama
@@ -24,6 +26,8 @@ WRITERS: dict[tuple[str, str], Writer] = {
     ("mistral", "hf"): hf_llama,
     ("qwen2", "hf"): hf_llama,
     ("qwen3", "hf"): hf_llama,
+    ("mixtral", "hf"): hf_mixtral,
+    ("qwen3_moe", "hf"): hf_mixtral,
     ("gemma2", "hf"): hf_gemma2,
     ("phi3", "hf"): hf_phi3,
     ("gpt2", "hf"): hf_gpt2,
@@ -75,3 +79,9 @@ def _refuse_hf_settings(config: ModelConfig) -> None:
 
 FAMILIES: dict[str, Writer] = {family: _by_style for family, _ in WRITERS}
 """Family name -> the writer of its graphs, in the config's style."""
+
+
+def parameters_of(config: ModelConfig) -> tuple[int, int]:
+    """Parameters of a model, and those that one token meets."""
+    decoder = FAMILIES[config.family](config, Shape(batch=1, seq=1, dtype=DType.BF16))
+    return decoder.parameters, decoder.active_parameters

@@ -8,10 +8,11 @@ frozen weight's, by the node alone.
 from __future__ import annotations
 
 from simulator.dtypes import DType
-from simulator.kernels import Elementwise, Gemm
+from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
-from simulator.model.graph import GradTensor, Weight
+from simulator.model.graph import Weight
 from simulator.model.ops.elementwise import cast
+from simulator.model.ops.mm import mm
 from simulator.model.rule import Rule
 
 
@@ -21,33 +22,7 @@ def autocast_mm(
     """x · Wᵀ with both cast to ``to``; y has ``shape``. The weight is cast before the input."""
     narrow = _cast_weight(b, name, weight, to)
     source = x if b.of(x).dtype is to else cast(b, x, to, f"{name}.input")
-    tokens = b.of(x).shape[0] * b.of(x).shape[1]
-    out_features, in_features = weight.shape
-    y = b.value(f"{name}.out", shape, to)
-    rule = Rule(name)
-    rule.launch(
-        Gemm(name=f"{name}.wgrad", m=out_features, n=in_features, k=tokens, dtype=to),
-        GradTensor(
-            name=f"{name}.weight.cast.grad",
-            shape=weight.shape,
-            dtype=to,
-            value=narrow,
-            reads=(source,),
-        ),
-    )
-    rule.launch(
-        Gemm(name=f"{name}.dgrad", m=tokens, n=in_features, k=out_features, dtype=to),
-        GradTensor(
-            name=f"{name}.grad_input",
-            shape=b.of(source).shape,
-            dtype=to,
-            value=source,
-            reads=(narrow,),
-        ),
-    )
-    kernel = Gemm(name=name, m=tokens, n=out_features, k=in_features, dtype=to)
-    b.op(name, "mm", (source, narrow), (y,), kernel, saves=(source, narrow), rule=rule)
-    return y
+    return mm(b, source, narrow, name, shape, saves=(source, narrow))
 
 
 def _cast_weight(b: GraphBuilder, name: str, weight: Weight, to: DType) -> int:

@@ -41,19 +41,25 @@ def _rsqrt(b: GraphBuilder, x: int, name: str) -> int:
 
 
 def scale_by(b: GraphBuilder, x: int, factor: int, name: str) -> int:
-    """x · factor, one factor a row or a column: keeps both.
+    """x · factor, one factor a row or a column, in the factor's dtype: keeps both.
 
-    MulBackward0 makes the factor's full-size product first, x's gradient, then sums the product.
+    MulBackward0 makes the factor's full-size product first, x's gradient (and casts it if x is
+    narrower), then sums the product.
     """
-    shape, dtype = b.of(x).shape, b.of(x).dtype
+    shape, dtype = b.of(x).shape, b.of(factor).dtype
     out = b.value(name, shape, dtype)
-    size = b.bytes(x)
+    size = b.bytes(out)
     rule = Rule(name)
     product = rule.make("product", shape, dtype, read=2 * size, toward=factor)
-    rule.make("grad_input", shape, dtype, value=x, reads=(factor,))
+    if b.of(x).dtype is dtype:
+        rule.make("grad_input", shape, dtype, value=x, reads=(factor,))
+    else:
+        wide = rule.make("grad_input.wide", shape, dtype, toward=x)
+        rule.make("grad_input", shape, b.of(x).dtype, value=x, read=size, reads=(factor,))
+        rule.free(wide)
     rule.make("sum", b.of(factor).shape, dtype, value=factor, read=size, reads=(x,))
     rule.free(product)
-    kernel = Elementwise(name=name, kind="copy", read=size, written=size)
+    kernel = Elementwise(name=name, kind="copy", read=b.bytes(x), written=size)
     b.op(name, "mul", (x, factor), (out,), kernel, saves=(x, factor), rule=rule)
     return out
 

@@ -35,6 +35,15 @@ def slice_of(b: GraphBuilder, x: int, name: str, shape: Sequence[int]) -> int:
     return b.view(x, name, shape, rule)
 
 
+def select(b: GraphBuilder, x: int, name: str) -> int:
+    """x[i] of the first dim: select_backward writes the gradient into zeros of x's size."""
+    shape = b.of(x).shape[1:]
+    rule = Rule(name)
+    size = prod(shape) * b.of(x).dtype.itemsize
+    rule.make("select_backward", b.of(x).shape, b.of(x).dtype, value=x, read=size)
+    return b.view(x, name, shape, rule)
+
+
 def split(b: GraphBuilder, x: int, name: str, shapes: dict[str, Sequence[int]]) -> tuple[int, ...]:
     """Equal or unequal pieces along the last dim: SplitBackward concatenates their gradients."""
     rule = Rule(name)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from simulator.dtypes import DType
 from simulator.hardware.gpu import Gpu
-from simulator.kernels import Gemm
+from simulator.kernels import Gemm, GroupedGemm
 from simulator.timing.constants import constants
 from simulator.timing.families import lender, why_nearest
 
@@ -48,15 +48,32 @@ class Rates(NamedTuple):
 
 def gemm_seconds(kernel: Gemm, gpu: Gpu) -> float:
     """Seconds of ``kernel`` alone on ``gpu``."""
-    rates = _rates(
+    return _of(kernel, _rates_of(gpu, kernel.dtype))
+
+
+def grouped_gemm_seconds(kernel: GroupedGemm, gpu: Gpu) -> float:
+    """Seconds of one grouped launch alone on ``gpu``: its parts one after the other, started once.
+
+    Each part is the batched product of its shape in the model above: no grouped kernel was
+    measured for it, and tiles of different parts do not share a wave here.
+    """
+    rates = _rates_of(gpu, kernel.dtype)
+    return rates.t0 + sum(_of(part, rates) - rates.t0 for part in kernel.parts)
+
+
+def _of(kernel: Gemm, rates: Rates) -> float:
+    return _seconds(kernel.m, kernel.n, kernel.k, kernel.batch, kernel.dtype.itemsize, rates)
+
+
+def _rates_of(gpu: Gpu, dtype: DType) -> Rates:
+    return _rates(
         gpu.family,
-        kernel.dtype is DType.FP8,
-        peak_flops(gpu, kernel.dtype),
+        dtype is DType.FP8,
+        peak_flops(gpu, dtype),
         gpu.hbm_bytes_per_s,
         gpu.sms,
         gpu.power_watts / gpu.tdp_watts,
     )
-    return _seconds(kernel.m, kernel.n, kernel.k, kernel.batch, kernel.dtype.itemsize, rates)
 
 
 def peak_flops(gpu: Gpu, dtype: DType) -> float:

@@ -19,6 +19,7 @@ The tests do not run it; they read what it recorded, in ``tests/data``. To run i
     make oracle DO="record 'wrap_*'"             # record cases, under out/oracle
     make oracle DO="record --all"                # all of them: half an hour
     make oracle DO=merge                         # take what was recorded into tests/data
+    make oracle DO=whole                         # trace small models whole, into tests/data
 
 A new case is a line in ``recorder.cases``. When PyTorch moves: a new version in requirements.txt,
 ``record --all``, and look at what it calls CHANGED before you merge.

@@ -1,4 +1,4 @@
-"""The commands: ``list``, ``ask``, ``saved``, ``record`` and ``merge``."""
+"""The commands: ``list``, ``ask``, ``saved``, ``record``, ``merge`` and ``whole``."""
 
 from __future__ import annotations
 
@@ -50,6 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     recorded.set_defaults(command=_record)
     merged = verbs.add_parser("merge", help="take the recordings laid by into tests/data")
     merged.set_defaults(command=_merge)
+    whole = verbs.add_parser("whole", help="trace whole small models into tests/data")
+    whole.set_defaults(command=_whole)
     return parser
 
 
@@ -95,6 +97,13 @@ def _record(parsed: argparse.Namespace) -> int:
         change = store.change(name, case, run)
         print(f"{change.value:8}{name} ({time.monotonic() - began:.1f} s)", flush=True)
     return 1 if failed else 0
+
+
+def _whole(_: argparse.Namespace) -> int:
+    session.start()
+    for name, same in session.whole().items():
+        print(f"{'same' if same else 'CHANGED':8}{name}")
+    return 0
 
 
 def _merge(_: argparse.Namespace) -> int:

@@ -43,6 +43,13 @@ def saved(case: Case) -> Saved:
     return saved(case)
 
 
+def whole() -> dict[str, bool]:
+    """Trace the small models into the tests' data; whether each is as it was."""
+    from recorder.whole import record_all
+
+    return record_all()
+
+
 def as_run(case: Case, recording: Recording) -> Run:
     """A recording as ``tests/data`` keeps it."""
     import torch

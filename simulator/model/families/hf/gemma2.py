@@ -12,7 +12,12 @@ from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Buffer, Decoder, Shape
 from simulator.model.families.hf.attention import rotary_buffers, rotary_dim
-from simulator.model.families.hf.llama import attention_with, gated_mlp, register_llama_order
+from simulator.model.families.hf.llama import (
+    attention_with,
+    gated_mlp,
+    gated_weights,
+    register_llama_order,
+)
 from simulator.model.families.hf.masks import lend_mask
 from simulator.model.families.hf.skeleton import Family, Started
 from simulator.model.ops.elementwise import add
@@ -70,7 +75,7 @@ def _start(b: GraphBuilder, config: ModelConfig, shape: Shape) -> Started:
 
 
 def _block(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> int:
-    register_llama_order(b, config, NORMS)
+    register_llama_order(b, config, NORMS, gated_weights(config))
     eager = Eager(softcap=True, dropout=config.attention_dropout)
     normed = gemma_rms_norm(b, x, "input_layernorm")
     mixed = attention_with(b, config, shape, normed, eager)

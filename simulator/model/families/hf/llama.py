@@ -6,7 +6,7 @@ sdpa; Qwen3's norms of q and k add 6 (1 + g) each over the heads' width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
@@ -32,6 +32,9 @@ from simulator.model.ops.views import copied_view
 NORMS = (("attention", "input_layernorm"), ("mlp", "post_attention_layernorm"))
 """(module, name) of a block's norms in registration order."""
 
+Row = tuple[str, tuple[int, ...], int]
+"""Name and shape of a weight, and how many of its experts a token meets (0: it has none)."""
+
 
 def hf_llama(config: ModelConfig, shape: Shape) -> Decoder:
     """The graphs of one Llama, Mistral, Qwen2 or Qwen3 for one micro-batch."""
@@ -53,13 +56,26 @@ def start_rotary(b: GraphBuilder, config: ModelConfig, shape: Shape) -> Started:
 
 
 def _block(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> int:
-    register_llama_order(b, config, NORMS)
+    return llama_block(b, config, shape, x, mlp=gated_mlp, mlp_weights=gated_weights(config))
+
+
+def llama_block(
+    b: GraphBuilder,
+    config: ModelConfig,
+    shape: Shape,
+    x: int,
+    *,
+    mlp: Callable[[GraphBuilder, ModelConfig, int], int],
+    mlp_weights: Iterable[Row],
+) -> int:
+    """Attention and ``mlp``, each after a norm and beside a residual; weights in torch's order."""
+    register_llama_order(b, config, NORMS, mlp_weights)
     eager = Eager(dropout=config.attention_dropout)
     mixed = attention_with(b, config, shape, hf_rms_norm(b, x, "input_layernorm"), eager)
     x1 = add(b, x, mixed, "attention.residual")
     with b.frame(x1):
         b.module = "layers.*.mlp"
-        mapped = gated_mlp(b, config, hf_rms_norm(b, x1, "post_attention_layernorm"))
+        mapped = mlp(b, config, hf_rms_norm(b, x1, "post_attention_layernorm"))
         return add(b, x1, mapped, "mlp.residual")
 
 
@@ -99,29 +115,41 @@ def _heads(
     bias = config.qkv_bias
     projected = linear(b, x, f"self_attn.{name}_proj", width, view=shape, bias=bias)
     seen = copied_view(b, projected, f"{name}.heads", shape) if copied else projected
-    if config.family == "qwen3" and name != "v":
+    if config.qk_norm and name != "v":
         with b.frame(seen):
             return hf_rms_norm(b, seen, f"self_attn.{name}_norm")
     return seen
 
 
+def gated_weights(config: ModelConfig) -> tuple[Row, ...]:
+    """The weights of a gated MLP in torch's order."""
+    hidden, ffn = config.hidden, config.ffn
+    return (
+        ("mlp.gate_proj.weight", (ffn, hidden), 0),
+        ("mlp.up_proj.weight", (ffn, hidden), 0),
+        ("mlp.down_proj.weight", (hidden, ffn), 0),
+    )
+
+
 def register_llama_order(
-    b: GraphBuilder, config: ModelConfig, norms: Sequence[tuple[str, str]]
+    b: GraphBuilder,
+    config: ModelConfig,
+    norms: Sequence[tuple[str, str]],
+    mlp_weights: Iterable[Row],
 ) -> None:
     """Parameters in the order torch registers them: attention, MLP, norms."""
-    hidden, ffn, width = config.hidden, config.ffn, config.head_dim
+    hidden, width = config.hidden, config.head_dim
     for name, heads in (("q", config.heads), ("k", config.kv_heads), ("v", config.kv_heads)):
         b.weight(f"self_attn.{name}_proj.weight", (heads * width, hidden))
         if config.qkv_bias:
             b.weight(f"self_attn.{name}_proj.bias", (heads * width,))
     b.weight("self_attn.o_proj.weight", (hidden, config.heads * width))
-    if config.family == "qwen3":
+    if config.qk_norm:
         b.weight("self_attn.q_norm.weight", (width,))
         b.weight("self_attn.k_norm.weight", (width,))
     b.module = "layers.*.mlp"
-    b.weight("mlp.gate_proj.weight", (ffn, hidden))
-    b.weight("mlp.up_proj.weight", (ffn, hidden))
-    b.weight("mlp.down_proj.weight", (hidden, ffn))
+    for name, weight_shape, routed in mlp_weights:
+        b.weight(name, weight_shape, routed=routed)
     for module, name in norms:
         b.module = f"layers.*.{module}"
         b.weight(f"{name}.weight", (hidden,))

@@ -27,6 +27,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "llama3_8b_eager": {"model": "llama-3.1-8b", "mb": 2, "seq": 1024, "attn": "eager"},
     "gpt_neox_20b_eager": {"model": "gpt-neox-20b", "mb": 2, "seq": 512, "attn": "eager"},
     "phi3_mini_eager": {"model": "phi-3-mini", "mb": 2, "seq": 512, "attn": "eager"},
+    "mixtral_8x7b": {"model": "mixtral-8x7b", "seq": 1024},
+    "qwen3_30b_a3b": {"model": "qwen3-30b-a3b", "mb": 2, "seq": 1000},
 }
 _SMALL = {"model": "llama-3.2-1b", "seq": 1024}
 HUGGING_FACE = {
@@ -80,5 +82,11 @@ HOSTILE_HUGGING_FACE = {
         model="llama-3.1-8b", ac="part_core_attn+mlp+layernorm", mb=2, seq=512
     ),
     "gpt2_save_addmm_layernorm": _hf(ac="save_addmm/2,native_layer_norm", **_GPT2),
+    "mixtral_8x7b_ws3_ga2_nosync": _hf(
+        model="mixtral-8x7b", seq=2048, ws=3, ac="full", grad_accum=2, ga_sync=False
+    ),
+    "qwen3_30b_a3b_hsdp2_eager_attention": _hf(
+        model="qwen3-30b-a3b", seq=300, mb=3, hsdp=2, attn="eager", reduce_dtype="bf16"
+    ),
     "gpt_neox_20b_one_layer_ws1": _hf(model="gpt-neox-20b", seq=256, n_layers=1, ws=1),
 }

@@ -51,6 +51,7 @@ def install() -> None:
     torch.cuda.get_device_capability = lambda *_, **__: (9, 0)
     functional.scaled_dot_product_attention = attention
     functional.dropout = dropout
+    functional.one_hot = one_hot
 
 
 def _never_called(*_: Any, **__: Any) -> Any:
@@ -62,6 +63,12 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     if not training or p == 0:
         return input
     return aten.native_dropout(input, p, True)[0]
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Ones scattered into zeros; for fake tensors torch compares with a range instead."""
+    zeros = tensor.new_zeros((*tensor.shape, num_classes))
+    return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
 
 
 def attention(

@@ -69,6 +69,15 @@ CONFIGS: dict[str, Config] = {
     "gpt2-xl": _gpt2(48, 1600, 25),
     "gpt-neox-20b": _dense("gpt_neox", (44, 6144, 24576, 64, 64, 50432), **_NEOX),
     "mpt-7b": ("mpt", {**_MPT, "tie_word_embeddings": True}),
+    "mixtral-8x7b": _dense("mixtral", (32, 4096, 14336, 32, 8, 32000)),
+    "qwen3-30b-a3b": _dense(
+        *("qwen3_moe", (48, 2048, 6144, 32, 4, 151936)),
+        head_dim=128,
+        num_experts=128,
+        num_experts_per_tok=8,
+        moe_intermediate_size=768,
+        norm_topk_prob=True,
+    ),
 }
 
 

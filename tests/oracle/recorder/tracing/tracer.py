@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -20,12 +21,19 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from recorder.fake.routing import UNKNOWABLE, Routing
 from recorder.fake.streams import DEVICE
 from recorder.tracing.events import Event, Mark, Recording, Storage, rounded
 from recorder.tracing.hypothetical import Depth, hypothetical
 
 BY_PHASE = {"fwd": "activation", "bwd": "temp", "opt": "opt_temp", "clip": "opt_temp"}
 """What an allocation is where nobody says: by the first word of the phase."""
+
+IN_PLACE = {
+    torch.ops.aten.index_put.default: torch.ops.aten.index_put_.default,
+    torch.ops.aten.scatter.src: torch.ops.aten.scatter_.src,
+}
+"""What autograd's own formulas write into fresh zeros, and copy only for subclasses of Tensor."""
 
 _real_resize = torch.UntypedStorage.resize_
 
@@ -47,6 +55,7 @@ class Tracer(TorchDispatchMode):
         self._known = weakref.WeakKeyDictionary()
         self._mode: Any = None
         self._hypothetical = Depth()
+        self.routing = Routing()
         self._patches = ExitStack()
 
     def __enter__(self) -> Tracer:
@@ -74,6 +83,10 @@ class Tracer(TorchDispatchMode):
             return NotImplemented
         if func is torch.ops._c10d_functional.wait_tensor.default:
             return args[0]
+        if func in UNKNOWABLE:
+            func = partial(UNKNOWABLE[func], self.routing)
+        if self.phase.startswith("bwd"):
+            func = IN_PLACE.get(func, func)
         result = func(*args, **(kwargs or {}))
         if self._hypothetical.depth or active_fake_mode() is not self._mode:
             return result

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+
+from simulator.errors import ScenarioError
+from tests.scenario.conftest import TINY, Load
+
+
+def test_shape_of_a_mixture_can_be_overridden(load_text: Load) -> None:
+    changes = ["model.preset=mixtral-8x7b", "model.experts=4", "model.experts_per_token=1"]
+    model = load_text(TINY, [*changes, "model.expert_ffn=512"]).model
+    assert (model.experts, model.experts_per_token, model.expert_width) == (4, 1, 512)
+    assert model.experts_implementation == "grouped_mm"
+
+
+def test_a_dense_model_has_no_experts(load_text: Load) -> None:
+    with pytest.raises(ScenarioError, match="llama-2-7b has no routed experts"):
+        load_text(TINY, ["model.experts=4"])
+
+
+def test_a_token_is_sent_to_no_more_experts_than_there_are(load_text: Load) -> None:
+    with pytest.raises(ScenarioError, match="9 experts a token, and a layer has 8"):
+        load_text(TINY, ["model.preset=mixtral-8x7b", "model.experts_per_token=9"])
+
+
+def test_a_width_that_no_layer_has_is_warned_about(load_text: Load) -> None:
+    loaded = load_text(TINY, ["model.preset=qwen3-30b-a3b", "model.ffn=1024"])
+    assert any("model.ffn has no effect" in warning for warning in loaded.warnings)
