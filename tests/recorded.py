@@ -19,7 +19,7 @@ from simulator.fine_tuning import Adapters, FineTuning
 from simulator.lowering.lower import decoder_of, lower
 from simulator.model.config import ModelConfig
 from simulator.model.presets import PRESETS
-from simulator.plan.plan import Fsdp, Parallelism, Plan, Precision, Training
+from simulator.plan.plan import Fsdp, Hyper, Parallelism, Plan, Precision, Training
 from simulator.program.program import Program
 
 DATA = Path(__file__).parent / "data"
@@ -128,14 +128,23 @@ PATTERNS = {
 }
 """The parts that the recorder wraps by name -> modules, by style of model (hf: Llama's)."""
 
-OPTIMIZER = {
-    "adamw_fused": ("adamw", "fused"),
-    "adamw_foreach": ("adamw", "foreach"),
-    "adamw_loop": ("adamw", "for-loop"),
-    "sgdm": ("sgd", "foreach"),
-    "sgdm_loop": ("sgd", "for-loop"),
-    None: ("adamw", "fused"),
-}
+IMPLEMENTATION = {"fused": "fused", "foreach": "foreach", "loop": "for-loop"}
+"""The recorder's words behind an optimizer's name; the first of ours where there is none."""
+
+
+def optimizer_of(words: str | None) -> dict[str, Any]:
+    """The fields of Training for a name of the recorder's, as ``adamw_loop_amsgrad``."""
+    name, *rest = (words or "adamw_fused").split("_")
+    ways = [IMPLEMENTATION[word] for word in rest if word in IMPLEMENTATION]
+    return {
+        "optimizer": name.removesuffix("m") if name == "sgdm" else name,
+        "optimizer_implementation": ways[0] if ways else "foreach",
+        "hyper": Hyper(
+            weight_decay=0.1 if "wd" in rest else None,
+            momentum=0.0 if name == "sgd" else 0.9,
+            amsgrad="amsgrad" in rest,
+        ),
+    }
 
 
 @cache
@@ -209,7 +218,6 @@ def wrap_of(config: dict[str, Any], model: ModelConfig) -> str | tuple[str, ...]
 def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
     """A recorder's configuration in our words."""
     model = model_of(config)
-    optimizer, implementation = OPTIMIZER[config["opt"]]
     replicas = config["hsdp"] or 1
     plan = Plan(
         parallelism=Parallelism(
@@ -229,8 +237,7 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
             micro_batch=config["mb"],
             grad_accum=config["grad_accum"],
             precision=precision_of(config),
-            optimizer=optimizer,
-            optimizer_implementation=implementation,
+            **optimizer_of(config["opt"]),
             clip_grad_norm=1.0 if config["clip"] else None,
             **checkpointing_of(config["ac"]),
             attention=config["attn"],

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from simulator.dtypes import DType
-from simulator.lowering.optimizer import OPTIMIZERS
+from simulator.lowering.optimizer import DTENSOR_REFUSES, OPTIMIZERS
 from simulator.model.config import ModelConfig
-from simulator.plan.plan import Fsdp, Parallelism, Plan, Precision, Training
+from simulator.plan.plan import Fsdp, Hyper, Parallelism, Plan, Precision, Training
 
 MIXED = Precision(
     name="fsdp-mixed",
@@ -79,7 +79,7 @@ def plans(draw: st.DrawFn) -> Plan:
     world, reshard = draw(st.integers(1, 70)), draw(st.sampled_from([True, False, 2, 4]))
     if not isinstance(reshard, bool):
         world = reshard * draw(st.integers(2, 9))
-    name, implementation = draw(st.sampled_from(sorted(OPTIMIZERS)))
+    name, implementation = draw(st.sampled_from(sorted(OPTIMIZERS.keys() - DTENSOR_REFUSES.keys())))
     return make_plan(
         dp_shard=world,
         dp_replicate=draw(st.sampled_from([1, 1, 3])),
@@ -100,6 +100,11 @@ def plans(draw: st.DrawFn) -> Plan:
         precision=draw(st.sampled_from([MIXED, PURE, BF16_REDUCE])),
         optimizer=name,
         optimizer_implementation=implementation,
+        hyper=Hyper(
+            weight_decay=draw(st.sampled_from([None, 0.0, 0.1])),
+            momentum=draw(st.sampled_from([0.0, 0.9])),
+            amsgrad=draw(st.booleans()),
+        ),
         clip_grad_norm=draw(st.sampled_from([None, 1.0])),
         activation_checkpointing=draw(
             st.sampled_from(

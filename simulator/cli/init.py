@@ -42,7 +42,7 @@ training:
   micro_batch: 1                  # sequences a rank and micro-step
 # global_batch: 64                # sequences a step over all ranks; or grad_accum: 8
   precision: fsdp-mixed           # fp32 shards, bf16 compute | pure-bf16 | autocast | a map
-  optimizer: adamw-fused          # adamw | adamw-fused | sgd
+  optimizer: adamw-fused          # adamw | adamw-fused | sgd | muon
   clip_grad_norm: 1.0             # null: no clipping
   activation_checkpointing: selective-op   # none | full | selective-op | every-2
 

@@ -96,9 +96,16 @@ def _precisions() -> list[Row]:
 
 
 def _optimizers() -> list[Row]:
-    from simulator.lowering.optimizer import OPTIMIZERS
+    from simulator.lowering.optimizer import DTENSOR_REFUSES, OPTIMIZERS
 
-    return [{"name": name, "implementation": way} for name, way in OPTIMIZERS]
+    return [
+        {
+            "name": name,
+            "implementation": way,
+            "under fsdp2": DTENSOR_REFUSES.get((name, way), ("", "yes"))[1],
+        }
+        for name, way in OPTIMIZERS
+    ]
 
 
 KINDS: dict[str, Callable[[], list[Row]]] = {

@@ -16,8 +16,10 @@ from simulator.lowering.clipping import write_clipping
 from simulator.lowering.framework import FRAMEWORKS, MicroStep
 from simulator.lowering.framework.micro import micro_steps
 from simulator.lowering.optimizer import OPTIMIZERS
+from simulator.lowering.optimizer.writing import STATE
 from simulator.lowering.recompute import plan_recompute
 from simulator.lowering.shards import Shard, shards_of
+from simulator.lowering.stepping import Stepping
 from simulator.lowering.units import LOSS, Kind, Unit, units_of, wrapped_sorts
 from simulator.lowering.writer import BlockWriter
 from simulator.model.config import ModelConfig
@@ -32,7 +34,7 @@ STEP = "step"
 ROOT = "root"
 """Label of the group that the framework's root module keeps."""
 
-RESIDENT = frozenset({"shard", "buffer", "step", "exp_avg", "exp_avg_sq", "momentum"})
+RESIDENT = frozenset({"shard", "buffer", STATE})
 """First words of registers that live as long as the job: shards, buffers, optimizer states."""
 
 
@@ -71,14 +73,15 @@ class _Lowering:
         )
         self.wrapped = [unit for unit in self.units if unit.kind.wrapped]
         self.framework = FRAMEWORKS[parallelism.framework](plan, self.units)
-        choice = (training.optimizer, training.optimizer_implementation)
-        self.optimizer = OPTIMIZERS[choice](training.trained_precision)
         policy = plan_recompute(decoder.loss, "none")
         loss = Kind(name=LOSS, fqn=LOSS, graph=decoder.loss, recompute=policy, wrapped=False)
         self.bodies = Bodies(decoder, training, self.framework, loss, self.units)
         self.returned = self._returned()
         self.labels = {unit.label: unit for unit in self.units}
         self.a = Assembly()
+        choice, precision = training.optimizer_choice, training.trained_precision
+        optimizer = OPTIMIZERS[choice](training.optimizer, precision, training.hyper)
+        self.stepping = Stepping(self.a, optimizer, self.units, self.shards)
 
     def _returned(self) -> list[frozenset[str]]:
         """By unit, the lent values that no unit before it keeps: its backward lets them go."""
@@ -224,33 +227,7 @@ class _Lowering:
     def _step(self, place: Place) -> None:
         if self.plan.training.clip_grad_norm is not None:
             self.a.call(("clip",), self._write_clipping, {"own": STEP}, place)
-        if place.step == 0:
-            self._over_shards(place, "states", self.optimizer.states)
-        for name in self.optimizer.passes:
-            self._run_pass(place, name)
-
-    def _run_pass(self, place: Place, name: str) -> None:
-        for index, unit in enumerate(self.units):
-            first, last = index == 0, index == len(self.units) - 1
-            write = partial(
-                self.optimizer.run_pass,
-                name=name,
-                shards=self.shards(unit.kind),
-                first=first,
-                last=last,
-            )
-            previous = None if first else self.units[index - 1]
-            before = None if previous is None else previous.kind.graph.name
-            key = (f"optimizer {name}", unit.kind.graph.name, before, last)
-            self.a.call(key, write, _roles(own=unit, previous=previous), place)
-
-    def _over_shards(
-        self, place: Place, name: str, write: Callable[[BlockWriter, Sequence[Shard]], None]
-    ) -> None:
-        def bind(kind: Kind) -> Callable[[BlockWriter], None]:
-            return lambda w: write(w, self.shards(kind))
-
-        self._over_units(place, name, bind)
+        self.stepping.step(place)
 
     def _over_units(
         self, place: Place, name: str, bind: Callable[[Kind], Callable[[BlockWriter], None]]
@@ -276,7 +253,7 @@ class _Lowering:
 
 def _refuse_unknown(decoder: Decoder, plan: Plan) -> None:
     training, parallelism = plan.training, plan.parallelism
-    choice = (training.optimizer, training.optimizer_implementation)
+    choice = training.optimizer_choice
     for what, asked, known in (
         ("framework", parallelism.framework, FRAMEWORKS),
         ("optimizer", choice, OPTIMIZERS),

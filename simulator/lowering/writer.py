@@ -66,6 +66,11 @@ class BlockWriter:
         self._instructions.append(Alloc(slot, tensor, stream))
         return slot
 
+    @staticmethod
+    def is_local(slot: int) -> bool:
+        """Whether a slot is of this call alone."""
+        return slot > FIRST_LOCAL
+
     def promote(self, slot: int, role: str, name: str) -> None:
         """Let what was allocated into local ``slot`` outlive this call under a shared name."""
         where = self._allocated_at.pop(slot)

@@ -76,6 +76,20 @@ class Parallelism:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hyper:
+    """What of an optimizer's hyper-parameters changes what it holds.
+
+    ``weight_decay``: None is the optimizer's own default; ``momentum``: SGD's;
+    ``embeddings_32bit``: bitsandbytes is told to keep their states in 32 bits.
+    """
+
+    weight_decay: float | None = None
+    momentum: float = 0.9
+    amsgrad: bool = False
+    embeddings_32bit: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
     """One training step. ``micro_batch`` is sequences a rank and micro-step.
 
@@ -91,6 +105,7 @@ class Training:
     precision: Precision
     optimizer: str = "adamw"
     optimizer_implementation: str = "foreach"
+    hyper: Hyper = Hyper()
     clip_grad_norm: float | None = None
     activation_checkpointing: str = "none"
     early_stop: bool = True
@@ -110,6 +125,11 @@ class Training:
         return replace(
             self.precision, parameters=own, compute=own, gradients=own, reduce=own, moments=own
         )
+
+    @property
+    def optimizer_choice(self) -> tuple[str, str]:
+        """The optimizer's name and implementation."""
+        return self.optimizer, self.optimizer_implementation
 
     @property
     def tokens(self) -> int:

@@ -19,7 +19,13 @@ def warnings_of(tree: Map, model: ModelConfig, plan: Plan) -> tuple[str, ...]:
     Only what is written, and is not the default, is a setting. Beside them: what is asked for and
     simulated in part only.
     """
-    found = (*_of_fsdp(plan, model), *_of_training(plan), *_of_model(model), *_of_software())
+    found = (
+        *_of_fsdp(plan, model),
+        *_of_training(plan),
+        *_of_optimizer(plan),
+        *_of_model(model),
+        *_of_software(),
+    )
     dead = tuple(
         f"{key} has no effect{why}"
         for key, harmless, why in found
@@ -78,7 +84,7 @@ def _of_training(plan: Plan) -> Iterator[Dead]:
     if plan.offload_parameters:
         why = ": the optimizer runs on the host, which is not simulated (offload.parameters: host)"
         yield "training.optimizer.name", "adamw", why
-        yield "training.optimizer.implementation", "foreach", why
+        yield "training.optimizer.implementation", None, why
         yield "training.clip_grad_norm", None, why
 
 
@@ -123,6 +129,17 @@ def _of_fine_tuning(tuning: FineTuning | None) -> Iterator[Dead]:
         ("also_train", None),
     ):
         yield f"{where}.{key}", harmless, why
+
+
+def _of_optimizer(plan: Plan) -> Iterator[Dead]:
+    name = plan.training.optimizer
+    why = f": it is no part of what {name} holds or launches"
+    if name != "sgd":
+        yield "training.optimizer.momentum", None, why
+    if name not in ("adam", "adamw", "muon"):
+        yield "training.optimizer.amsgrad", False, why
+    if name not in ("adam", "adamw", "adafactor", "muon", "sgd"):
+        yield "training.optimizer.weight_decay", None, why
 
 
 def _of_model(model: ModelConfig) -> Iterator[Dead]:

@@ -9,6 +9,7 @@ from simulator.scenario.about import ABOUT
 from simulator.scenario.contract import HARMLESS
 from simulator.scenario.fields import Kind
 from simulator.scenario.schema import SECTIONS, TOP, Section
+from simulator.scenario.short_forms import short_optimizers
 
 Schema = dict[str, Any]
 
@@ -17,7 +18,7 @@ FILE = "scenario.schema.json"
 
 _SHORT: Mapping[str, Schema] = {
     "model": {"type": "string"},
-    "training.optimizer": {"enum": ["adamw", "adamw-fused", "sgd"]},
+    "training.optimizer": {"enum": list(short_optimizers())},
     "training.activation_checkpointing": {"type": "string"},
 }
 """Short forms that a map may be written as."""

@@ -173,6 +173,10 @@ def _derived(
         ("parallelism", "dp_shard"): (mesh.dp_shard, _FILLS),
         ("training", "grad_accum"): (training.grad_accum, "global_batch" if given else "default"),
         ("training", "global_batch"): (whole, "micro_batch × ranks × grad_accum"),
+        ("training", "optimizer", "implementation"): (
+            training.optimizer_implementation,
+            "the optimizer's own default",
+        ),
         ("training", "attention"): (training.attention, "as the model's modules have it"),
         ("offload", "gradients"): (offload, "as parameters"),
         ("offload", "optimizer"): (offload, "as parameters"),

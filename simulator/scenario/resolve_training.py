@@ -12,6 +12,7 @@ from simulator.scenario.fine_tuning import resolve_fine_tuning
 from simulator.scenario.mistakes import Mistakes
 from simulator.scenario.node import Map
 from simulator.scenario.precision import resolve_precision
+from simulator.scenario.resolve_optimizer import resolve_optimizer
 from simulator.scenario.schema import OffloadSection, TrainingSection
 
 _ATTENTION = {"flash": "sdpa", "efficient": "efficient", "eager": "eager"}
@@ -35,7 +36,7 @@ def resolve_training(
         if precision is not None:
             _check_attention(attention, precision, model, tree, mistakes)
         _check_length(section.seq_len, model, tree, mistakes)
-    _check_optimizer(section, tree, mistakes)
+    optimizer = resolve_optimizer(section, model, mesh, tree, mistakes)
     replicas = mesh.dp_replicate * mesh.dp_shard if mesh else 0
     grad_accum = _grad_accum(section, replicas, tree, mistakes)
     if precision is None:
@@ -50,7 +51,8 @@ def resolve_training(
         grad_accum=grad_accum,
         precision=precision,
         optimizer=section.optimizer.name,
-        optimizer_implementation=section.optimizer.implementation,
+        optimizer_implementation=optimizer.implementation,
+        hyper=optimizer.hyper,
         clip_grad_norm=section.clip_grad_norm,
         activation_checkpointing=checkpointing.mode,
         early_stop=checkpointing.early_stop,
@@ -111,16 +113,6 @@ def _check_length(seq_len: int, model: ModelConfig, tree: Map, mistakes: Mistake
     if model.positions and seq_len > model.positions:
         text = f"found {seq_len}, but {model.name} has {model.positions} positions"
         mistakes.at(tree, ("training", "seq_len"), text)
-
-
-def _check_optimizer(section: TrainingSection, tree: Map, mistakes: Mistakes) -> None:
-    from simulator.lowering.optimizer import OPTIMIZERS
-
-    name, implementation = section.optimizer.name, section.optimizer.implementation
-    if (name, implementation) not in OPTIMIZERS:
-        can = ", ".join(way for other, way in OPTIMIZERS if other == name)
-        text = f"not yet supported in this version: {name} {implementation}; supported: {can}"
-        mistakes.at(tree, ("training", "optimizer", "implementation"), text)
 
 
 def _grad_accum(section: TrainingSection, replicas: int, tree: Map, mistakes: Mistakes) -> int:

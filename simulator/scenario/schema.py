@@ -110,17 +110,31 @@ class ParallelismSection(Section):
     fsdp: FsdpSection = FsdpSection()
 
 
+OPTIMIZER_NAMES = (
+    "adamw",
+    "adam",
+    "sgd",
+    "adafactor",
+    "lion",
+    "lion-8bit",
+    "muon",
+    "adamw-8bit",
+    "adamw-paged-8bit",
+    "adamw-torchao-8bit",
+    "adamw-4bit",
+    "adamw-fp8",
+)
+"""Those of ``lowering.optimizer``, which is not loaded to read a scenario."""
+
+
 class OptimizerSection(Section):
     """``training.optimizer:``."""
 
-    name: Annotated[
-        str,
-        choice(
-            ["adamw", "sgd"],
-            ["adamw-8bit", "adamw-paged-8bit", "adafactor", "lion", "muon", "adam"],
-        ),
-    ] = "adamw"
-    implementation: Annotated[str, choice(["foreach", "fused", "for-loop"])] = "foreach"
+    name: Annotated[str, choice(OPTIMIZER_NAMES)] = "adamw"
+    implementation: Annotated[str, choice(["foreach", "fused", "for-loop"])] | None = None
+    weight_decay: Annotated[float, number(0, 1e3)] | None = None
+    momentum: Annotated[float, number(0, 1)] | None = None
+    amsgrad: Flag = False
 
 
 _MODES = ("none", "full", "selective-op", "megatron-selective")

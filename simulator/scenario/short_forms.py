@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from simulator.plan.precision import RECIPES
@@ -17,7 +18,7 @@ _FIRST_KEYS: dict[Path, str] = {
     ("training", "activation_checkpointing"): "mode",
     ("training", "fine_tuning"): "method",
 }
-_FUSED, _QLORA = "adamw-fused", "qlora"
+_QLORA = "qlora"
 
 
 def spell_out(tree: Map) -> Map:
@@ -33,13 +34,30 @@ def _map_of(key: str, node: Scalar) -> Map:
     values: dict[str, Node] = {key: node}
     if key == "method" and node.value == _QLORA:
         values = {"method": scalar("lora", node.origin), "base": scalar("nf4", node.origin)}
-    if key == "name" and node.value == _FUSED:
-        values = {
-            "name": scalar("adamw", node.origin),
-            "implementation": scalar("fused", node.origin),
-        }
+    if key == "name":
+        values |= _implemented(node)
     origins: dict[str, Origin] = dict.fromkeys(values, node.origin)
     return Map(values, node.origin, origins)
+
+
+def short_optimizers() -> dict[str, tuple[str, ...]]:
+    """Short forms of an optimizer, each with its name and, where it says so, implementation.
+
+    >>> short_optimizers()["adamw-fused"], short_optimizers()["adamw-8bit"]
+    (('adamw', 'fused'), ('adamw-8bit',))
+    """
+    from simulator.lowering.optimizer import OPTIMIZERS
+
+    forms: dict[str, tuple[str, ...]] = {name: (name,) for name, _ in OPTIMIZERS}
+    ways = Counter(name for name, _ in OPTIMIZERS)
+    return forms | {f"{n}-{way}": (n, way) for n, way in OPTIMIZERS if ways[n] > 1}
+
+
+def _implemented(node: Scalar) -> dict[str, Node]:
+    """``adamw-fused`` is adamw, implementation fused."""
+    words = short_optimizers().get(str(node.value), ())
+    keys = ("name", "implementation")
+    return {key: scalar(word, node.origin) for key, word in zip(keys, words, strict=False)}
 
 
 def as_text(tree: Map, paths: Iterable[Path]) -> Map:

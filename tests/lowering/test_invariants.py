@@ -17,13 +17,16 @@ from hypothesis import given
 
 from simulator.kernels import Attention, Gemm
 from simulator.lowering.lower import decoder_of, lower
+from simulator.lowering.optimizer import OPTIMIZERS
 from simulator.lowering.recompute import plan_recompute
+from simulator.lowering.shards import Shard
 from simulator.memory.ledger import replay
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Plan
 from simulator.program.instructions import Alloc, Category, Launch, rounded
 from simulator.program.program import Program
 from simulator.program.verify import verify
+from tests.lowering.states import states_of
 from tests.strategies import make_plan, models, plans
 
 
@@ -56,13 +59,15 @@ def test_resident_state_is_the_closed_form(model: ModelConfig, plan: Plan) -> No
         *decoder.blocks[0].weights * decoder.layers,
         *decoder.head.weights,
     ]
-    moments = 2 if training.optimizer == "adamw" else 1
+    optimizer = OPTIMIZERS[training.optimizer_choice](
+        training.optimizer, training.precision, training.hyper
+    )
     expected = rounded(8 * training.seq_len * (model.head_dim // 2))
     for weight in weights if not plan.offload_parameters else ():
-        shard = -(-weight.shape[0] // world) * prod(weight.shape[1:])
+        rows = -(-weight.shape[0] // world)
+        shard = rows * prod(weight.shape[1:])
         expected += rounded(shard * training.precision.parameters.itemsize)
-        expected += moments * rounded(shard * training.precision.moments.itemsize)
-        expected += 512 if training.optimizer_implementation == "fused" else 0
+        expected += states_of(optimizer, Shard(weight=weight, rows=rows, world=world))
     assert replay(lower(decoder, plan), detail=False).resident[-1] == expected
 
 

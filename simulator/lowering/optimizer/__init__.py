@@ -1,41 +1,68 @@
-"""Optimizers: what ``step()`` allocates and launches. One file an optimizer, joined here."""
+"""Optimizers: what ``step()`` allocates and launches. One file a family, joined here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
-from simulator.lowering.optimizer.adamw import AdamWForeach, AdamWForLoop, AdamWFused
-from simulator.lowering.optimizer.sgd import SgdForeach
-from simulator.lowering.shards import Shard
-from simulator.lowering.writer import BlockWriter
-from simulator.plan.plan import Precision
+from simulator.lowering.optimizer import adafactor, adam, bitsandbytes, muon, sgd, torchao
+from simulator.lowering.optimizer.op import Optimizer
+from simulator.plan.plan import Hyper, Precision
 
+Make = Callable[[str, Precision, Hyper], Optimizer]
+"""From an optimizer's name, dtypes and hyper-parameters to what it does."""
 
-class Optimizer(Protocol):
-    """``step()`` is written as ``passes`` over the units, in parameter order.
-
-    Role ``own`` is the unit, ``previous`` the one before it. Temporaries that live across units
-    or passes are shared slots.
-    """
-
-    @property
-    def passes(self) -> Sequence[str]:
-        """Names of the passes of one step, in order."""
-
-    def states(self, w: BlockWriter, shards: Sequence[Shard]) -> None:
-        """Born in the first step: allocate the unit's states."""
-
-    def run_pass(
-        self, w: BlockWriter, name: str, shards: Sequence[Shard], *, first: bool, last: bool
-    ) -> None:
-        """Write one pass over one unit's parameters; ``first`` and ``last`` of the model."""
-
-
-OPTIMIZERS: dict[tuple[str, str], Callable[[Precision], Optimizer]] = {
-    ("adamw", "foreach"): AdamWForeach,
-    ("adamw", "for-loop"): AdamWForLoop,
-    ("adamw", "fused"): AdamWFused,
-    ("sgd", "foreach"): SgdForeach,
+OPTIMIZERS: dict[tuple[str, str], Make] = {
+    ("adamw", "foreach"): adam.foreach,
+    ("adamw", "for-loop"): adam.for_loop,
+    ("adamw", "fused"): adam.fused,
+    ("adam", "foreach"): adam.foreach,
+    ("adam", "for-loop"): adam.for_loop,
+    ("adam", "fused"): adam.fused,
+    ("sgd", "foreach"): sgd.foreach,
+    ("sgd", "for-loop"): sgd.for_loop,
+    ("sgd", "fused"): sgd.fused,
+    ("adafactor", "for-loop"): adafactor.for_loop,
+    ("adafactor", "foreach"): adafactor.foreach,
+    ("muon", "foreach"): muon.with_adamw(adam.foreach),
+    ("muon", "for-loop"): muon.with_adamw(adam.for_loop),
+    ("muon", "fused"): muon.with_adamw(adam.fused),
+    ("adamw-8bit", "fused"): bitsandbytes.blockwise,
+    ("adamw-paged-8bit", "fused"): bitsandbytes.blockwise,
+    ("lion", "fused"): bitsandbytes.blockwise,
+    ("lion-8bit", "fused"): bitsandbytes.blockwise,
+    ("adamw-torchao-8bit", "fused"): torchao.compiled,
+    ("adamw-4bit", "fused"): torchao.compiled,
+    ("adamw-fp8", "fused"): torchao.compiled,
 }
-"""(name, implementation) -> constructor from a precision."""
+"""(name, implementation) -> constructor; of one name, the first is the default. Muon's is that of
+the AdamW beside it."""
+
+_IN_PLACE = "DTensor cannot square a norm over ranks in place, as it does"
+_NO_RULE = "DTensor has no rule for its kernel"
+
+DTENSOR_REFUSES: dict[tuple[str, str], tuple[str, str]] = {
+    ("sgd", "fused"): (f"{_NO_RULE}, _fused_sgd_", "sgd foreach"),
+    ("adafactor", "for-loop"): (_IN_PLACE, "adamw-torchao-8bit"),
+    ("adafactor", "foreach"): (_IN_PLACE, "adamw-torchao-8bit"),
+    ("adamw-8bit", "fused"): (_NO_RULE, "adamw-torchao-8bit"),
+    ("adamw-paged-8bit", "fused"): (_NO_RULE, "adamw-torchao-8bit"),
+    ("lion", "fused"): (_NO_RULE, "sgd"),
+    ("lion-8bit", "fused"): (_NO_RULE, "adamw-torchao-8bit"),
+}
+"""What fails on FSDP2's sharded parameters (torch 2.13): why, and the nearest that runs."""
+
+
+def default_implementation(name: str) -> str:
+    """How an optimizer runs where nobody says."""
+    return next(way for known, way in OPTIMIZERS if known == name)
+
+
+def refusal(name: str, implementation: str, framework: str) -> str | None:
+    """Why a framework's parameters can't go through an optimizer, and what is nearest."""
+    found = DTENSOR_REFUSES.get((name, implementation))
+    if framework != "fsdp2" or found is None:
+        return None
+    why, nearest = found
+    return (
+        f"{framework} cannot run {name} {implementation}: {why}; the nearest that it can: {nearest}"
+    )

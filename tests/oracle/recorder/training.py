@@ -18,7 +18,7 @@ from recorder.case import STEPS, Case
 from recorder.fake import kernels, ranks
 from recorder.frameworks import Framework, framework_of
 from recorder.models import Built, build
-from recorder.optimizers import OPTIMIZERS
+from recorder.optimizers import OPTIMIZERS, Together
 from recorder.tracing.events import Recording
 from recorder.tracing.tracer import Tracer
 
@@ -50,7 +50,7 @@ class _Run:
         self.framework: Framework = framework_of(case)
         self.module: nn.Module = self.framework.wrap(self.built)
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
-        self.optimizer: Optimizer | None = None
+        self.optimizer: Optimizer | Together | None = None
         if case.opt is not None:
             self.optimizer = OPTIMIZERS[case.opt](self.parameters)
         self.tracer = Tracer()
@@ -106,7 +106,7 @@ class _Run:
             self.optimizer.zero_grad(set_to_none=True)
         tracer.mark("zero_grad")
 
-    def _label_states(self, optimizer: Optimizer) -> None:
+    def _label_states(self, optimizer: Optimizer | Together) -> None:
         for states in optimizer.state.values():
             for state in states.values():
                 if isinstance(state, Tensor):

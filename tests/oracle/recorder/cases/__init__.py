@@ -6,6 +6,7 @@ from recorder.case import Case
 from recorder.cases.fine_tuning import FINE_TUNING
 from recorder.cases.hostile import HOSTILE
 from recorder.cases.hugging_face import HOSTILE_HUGGING_FACE, HUGGING_FACE
+from recorder.cases.optimizers import OPTIMIZERS
 from recorder.cases.others import OTHERS
 from recorder.cases.real import REAL
 from recorder.cases.small import SMALL
@@ -14,6 +15,7 @@ MERGED: dict[str, Case] = {
     **REAL,
     **SMALL,
     **HOSTILE,
+    **OPTIMIZERS,
     **HUGGING_FACE,
     **HOSTILE_HUGGING_FACE,
     **FINE_TUNING,

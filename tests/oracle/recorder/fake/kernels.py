@@ -46,6 +46,7 @@ def install() -> None:
     """Register the kernels and let this module choose attention and dropout."""
     for name in ONLY_ON_CUDA:
         _LIBRARY.impl(name, _never_called, "CUDA")
+    _LIBRARY.impl("_fused_sgd_", lambda *_, **__: None, "Meta")
     torch.cuda.amp.common.amp_definitely_not_available = lambda: False
     torch.cuda.is_bf16_supported = lambda *_, **__: True
     torch.cuda.get_device_capability = lambda *_, **__: (9, 0)

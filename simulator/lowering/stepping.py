@@ -1,0 +1,114 @@
+"""``optimizer.step()`` over the units of a model, in parameter order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from simulator.lowering.assembly import Assembly, Place, Roles
+from simulator.lowering.optimizer.op import IDLE, Group, Optimizer
+from simulator.lowering.optimizer.writing import Steps, left_held, write_call, write_loop
+from simulator.lowering.shards import Shard
+from simulator.lowering.units import Kind, Unit
+from simulator.lowering.writer import BlockWriter
+from simulator.program.instructions import Tensor
+
+Held = dict[str, tuple[Unit, Tensor]]
+"""By variable of a loop: the unit whose registers hold its tensor."""
+
+
+class Stepping:
+    """Calls a block for each unit and group, or for each unit and call of a group.
+
+    ``shards`` gives a unit's local parameters. Units of one graph share blocks.
+    """
+
+    def __init__(
+        self,
+        assembly: Assembly,
+        optimizer: Optimizer,
+        units: Sequence[Unit],
+        shards: Callable[[Kind], Sequence[Shard]],
+    ) -> None:
+        self.a, self.optimizer, self.units, self._shards = assembly, optimizer, units, shards
+        self._scripts: dict[tuple[str, str, bool], Steps] = {}
+        self._left: dict[tuple[str, str, bool], Mapping[str, Tensor | None]] = {}
+
+    def step(self, place: Place) -> None:
+        """All groups, one after the other."""
+        for group in self.optimizer:
+            if place.step == 0:
+                self._births(place, group)
+            if group.looped:
+                self._loop(place, group)
+            else:
+                self._calls(place, group)
+
+    def _births(self, place: Place, group: Group) -> None:
+        shards = [shard for unit in self.units for shard in self._of(group, unit.kind)]
+        once = group.once(shards)
+        if once:
+            write = partial(write_loop, steps=[(shards[0], once)])
+            self.a.call((group.name, "once"), write, {"own": self.units[0]}, place)
+        for unit in self.units:
+            steps = [(shard, group.states(shard)) for shard in self._of(group, unit.kind)]
+            if any(ops for _, ops in steps):
+                key = (group.name, "states", unit.kind.graph.name)
+                self.a.call(key, partial(write_loop, steps=steps), {"own": unit}, place)
+
+    def _calls(self, place: Place, group: Group) -> None:
+        """Every call of the group over all units before the next one."""
+        first = place.step == 0
+        scripts = [(unit, self._script(group, unit.kind, first)) for unit in self.units]
+        scripts = [(unit, steps) for unit, steps in scripts if steps]
+        for number in range(max((len(steps[0][1]) for _, steps in scripts), default=0)):
+            for unit, steps in scripts:
+                ops = [(shard, ops[number]) for shard, ops in steps if ops[number] != IDLE]
+                if not ops:
+                    continue
+                key = (f"optimizer {group.name}", number, first, unit.kind.graph.name)
+                self.a.call(key, partial(write_call, ops=ops), {"own": unit}, place)
+
+    def _loop(self, place: Place, group: Group) -> None:
+        first, held = place.step == 0, Held()
+        for unit in self.units:
+            steps = self._script(group, unit.kind, first)
+            if not steps:
+                continue
+            key = (f"optimizer {group.name}", first, unit.kind.graph.name, *_sizes(held))
+            write = partial(write_loop, steps=steps, held=tuple(held))
+            self.a.call(key, write, {"own": unit, **_holders(held)}, place)
+            self._rebind(held, unit, self._left[group.name, unit.kind.graph.name, first])
+        if held:
+            key = (f"optimizer {group.name}", "release", *_sizes(held))
+            roles: Roles = {"own": self.units[0], **_holders(held)}
+            self.a.call(key, partial(_release, names=tuple(held)), roles, place)
+
+    @staticmethod
+    def _rebind(held: Held, unit: Unit, left: Mapping[str, Tensor | None]) -> None:
+        for name, tensor in left.items():
+            held.pop(name, None)
+            if tensor is not None:
+                held[name] = (unit, tensor)
+
+    def _script(self, group: Group, kind: Kind, first: bool) -> Steps:
+        key = (group.name, kind.graph.name, first)
+        if key not in self._scripts:
+            steps = [(shard, group.step(shard, first)) for shard in self._of(group, kind)]
+            self._scripts[key], self._left[key] = steps, left_held(steps) if group.looped else {}
+        return self._scripts[key]
+
+    def _of(self, group: Group, kind: Kind) -> list[Shard]:
+        return [shard for shard in self._shards(kind) if group.takes(shard)]
+
+
+def _release(w: BlockWriter, names: Sequence[str]) -> None:
+    w.free_all(w.shared(f"held.{name}", name) for name in names)
+
+
+def _holders(held: Held) -> dict[str, Unit]:
+    return {f"held.{name}": unit for name, (unit, _) in held.items()}
+
+
+def _sizes(held: Held) -> tuple[object, ...]:
+    return tuple((name, tensor.bytes) for name, (_, tensor) in held.items())
