@@ -13,6 +13,7 @@ class DType(Enum):
     FP16 = "float16"
     FP8 = "float8_e4m3fn"
     INT32 = "int32"
+    FP64 = "float64"
     INT64 = "int64"
     UINT64 = "uint64"
     COMPLEX64 = "complex64"
@@ -31,6 +32,7 @@ _ITEMSIZE = {
     DType.FP16: 2,
     DType.FP8: 1,
     DType.INT32: 4,
+    DType.FP64: 8,
     DType.INT64: 8,
     DType.UINT64: 8,
     DType.COMPLEX64: 8,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simulator.dtypes import DType
 from simulator.errors import UserError
 from simulator.kernels import Gemm
 from simulator.lowering.lower import decoder_of, lower
@@ -73,6 +74,7 @@ def run(
     decoder = decoder_of(scenario.model, scenario.plan)
     program = lower(decoder, scenario.plan, steps)
     cluster = cluster_of(scenario)
+    _check_float8(scenario, cluster.devices[0].gpu)
     header = _header(scenario, decoder, cluster, steps)
     if memory_only:
         classes = (0,) * header.world_size
@@ -86,6 +88,15 @@ def run(
         memory=(memory,) * timeline.counts.classes,
         timeline=timeline,
     )
+
+
+def _check_float8(scenario: Scenario, gpu: Gpu) -> None:
+    """``torch._scaled_mm`` runs where tensor cores multiply float8."""
+    if scenario.plan.training.precision.fp8 is not None and DType.FP8 not in gpu.peak_flops:
+        raise UserError(
+            f"training.precision.fp8: {gpu.name} multiplies no float8; leave it out, or book GPUs "
+            "of the Ada, Hopper or Blackwell families"
+        )
 
 
 def program_of(scenario: Scenario, steps: int = STEPS) -> Program:

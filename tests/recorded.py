@@ -147,6 +147,9 @@ def optimizer_of(words: str | None) -> dict[str, Any]:
     }
 
 
+FP8 = {None: None, "tensorwise": "tensorwise", "all_gather": "tensorwise-all-gather"}
+
+
 @cache
 def runs() -> dict[str, Any]:
     """All recorded runs by name."""
@@ -187,6 +190,7 @@ def precision_of(config: dict[str, Any]) -> Precision:
         master=None,
         moments=stored,
         autocast=DType.BF16 if config["autocast"] else None,
+        fp8=FP8[config.get("fp8")],
     )
 
 

@@ -25,7 +25,8 @@ from simulator.lowering.writer import BlockWriter
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder, Shape
 from simulator.model.families import FAMILIES
-from simulator.plan.plan import Plan
+from simulator.model.float8 import GATHERED, LINEARS
+from simulator.plan.plan import FP8_GATHERED, Plan
 from simulator.program.program import Phase, Program
 
 STEP = "step"
@@ -34,7 +35,7 @@ STEP = "step"
 ROOT = "root"
 """Label of the group that the framework's root module keeps."""
 
-RESIDENT = frozenset({"shard", "buffer", STATE})
+RESIDENT = frozenset({"shard", "buffer", "scale", STATE})
 """First words of registers that live as long as the job: shards, buffers, optimizer states."""
 
 
@@ -47,8 +48,15 @@ def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
         dtype=training.precision.compute,
         autocast=training.precision.autocast,
         tuning=training.fine_tuning,
+        float8=_float8(training.precision.fp8),
     )
     return FAMILIES[config.family](config, shape)
+
+
+def _float8(fp8: str | None) -> str:
+    if fp8 is None:
+        return ""
+    return GATHERED if fp8 == FP8_GATHERED else LINEARS
 
 
 def lower(decoder: Decoder, plan: Plan, steps: int = 2) -> Program:

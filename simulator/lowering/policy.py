@@ -15,6 +15,7 @@ from simulator.model.graph import Graph
 
 OPERATORS: Mapping[str, str] = {
     "aten.mm": "mm",
+    "aten.max": "max",
     "aten.addmm": "addmm",
     "aten.bmm": "bmm",
     "aten._grouped_mm": "grouped_mm",
@@ -31,11 +32,13 @@ OPERATORS: Mapping[str, str] = {
 
 TORCHTITAN = (
     "aten.mm/2",
+    "aten.max",
     "aten._scaled_dot_product_flash_attention",
     "aten._scaled_dot_product_efficient_attention",
 )
-"""torchtitan's policy, as far as a block runs it: attention (``_op_sac_save_list``, which also
-names collectives), and of matrix products (``mm``) every other one."""
+"""torchtitan's policy, as far as a block runs it: attention and the largest magnitude behind a
+float8 scale (``_op_sac_save_list``, which also names collectives), and of matrix products (``mm``)
+every other one."""
 
 CORE_ATTENTION = ("core_attn",)
 """Korthikanti et al. (arXiv:2205.05198), section 5: scores, softmax, dropout and context."""

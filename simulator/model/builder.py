@@ -14,6 +14,8 @@ from dataclasses import replace
 from simulator.dtypes import DType
 from simulator.fine_tuning import Adapters, FineTuning
 from simulator.kernels import Elementwise, Kernel
+from simulator.model.decoder import BLOCK
+from simulator.model.float8 import GATHERED, takes_float8
 from simulator.model.graph import VIEW, BackwardStep, GradTensor, Graph, Op, Part, Value, Weight
 from simulator.model.rule import Rule
 
@@ -40,8 +42,10 @@ class GraphBuilder:
         dtype: DType,
         autocast: DType | None = None,
         tuning: FineTuning | None = None,
+        float8: str = "",
     ) -> None:
         self.name, self.dtype, self.autocast, self.tuning = name, dtype, autocast, tuning
+        self.float8 = float8 if name.startswith(BLOCK) else ""
         self.module = name
         self._values: list[Value] = []
         self._weights: list[Weight] = []
@@ -145,9 +149,13 @@ class GraphBuilder:
             dtype=dtype if nf4 is None else DType.BF16,
             nf4=nf4,
             routed=routed,
+            gathered=DType.FP8 if self._gathers_float8(shape) else None,
         )
         self._weights.append(weight)
         return weight
+
+    def _gathers_float8(self, shape: Sequence[int]) -> bool:
+        return self.float8 == GATHERED and len(shape) == 2 and takes_float8(shape)
 
     def adapters_of(self, linear: str) -> Adapters | None:
         """The adapters that stand beside the linear of that name."""

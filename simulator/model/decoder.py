@@ -17,7 +17,8 @@ class Shape:
     """The micro-batch a rank runs and the dtype its parameters are gathered in.
 
     ``autocast``: the dtype that ``torch.autocast`` casts matrix products to, if it is on.
-    ``tuning``: what of the model is trained, if that is not all.
+    ``tuning``: what of the model is trained, if that is not all. ``float8``: the blocks' linears
+    multiply in it, ``gathered``: and their weights come so.
     """
 
     batch: int
@@ -25,6 +26,7 @@ class Shape:
     dtype: DType
     autocast: DType | None = None
     tuning: FineTuning | None = None
+    float8: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,8 @@ class Weight:
     meet in one AccumulateGrad node and are summed out of place. ``trainable``: requires_grad.
     ``dtype``: None is the dtype of the plan's precision. ``nf4``: stored in 4 bits, four to an
     element of its dtype. ``routed``: the first dim counts experts, and a token meets so many of
-    them (0: it meets the whole weight).
+    them (0: it meets the whole weight). ``gathered``: the dtype that FSDP2 gathers it in, if not
+    the plan's.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Weight:
     dtype: DType | None = None
     nf4: Nf4 | None = None
     routed: int = 0
+    gathered: DType | None = None
 
     @property
     def numel(self) -> int:

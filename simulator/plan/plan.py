@@ -7,6 +7,12 @@ from dataclasses import dataclass, replace
 from simulator.dtypes import DType
 from simulator.fine_tuning import FineTuning
 
+FP8_GATHERED = "tensorwise-all-gather"
+"""torchao's tensorwise float8 linears whose weights FSDP2 gathers in float8."""
+
+FP8 = ("tensorwise", FP8_GATHERED)
+"""What ``Precision.fp8`` may be."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
@@ -15,7 +21,8 @@ class Precision:
     ``compute``: of the gathered copy that kernels read; ``reduce``: in which gradients are
     summed over ranks; ``gradients``: of the (sharded) gradient the optimizer reads; ``master``:
     of a copy beside the stored parameter (None: the stored one is the master); ``moments``: of
-    the optimizer's states; ``autocast``: to which ``torch.autocast`` casts matrix products.
+    the optimizer's states; ``autocast``: to which ``torch.autocast`` casts matrix products;
+    ``fp8``: how torchao scales the blocks' float8 linears (None: there are none).
     """
 
     name: str
@@ -26,6 +33,7 @@ class Precision:
     master: DType | None
     moments: DType
     autocast: DType | None = None
+    fp8: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import ValidationInfo
 
 from simulator.errors import UserError
+from simulator.plan.plan import FP8
 from simulator.plan.precision import RECIPES, bytes_per_parameter, nearest, runs_under
 from simulator.scenario.bounds import Bound, parse_number
 from simulator.scenario.fields import (
@@ -83,6 +84,7 @@ PRECISION_MAP = {
     "properties": {
         **dict.fromkeys(("parameters", "compute", "gradients", "reduce", "moments"), _DTYPE),
         "autocast": {"type": "boolean"},
+        "fp8": {"enum": list(FP8)},
     },
 }
 """The JSON Schema of a precision by hand."""

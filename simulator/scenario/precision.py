@@ -8,7 +8,7 @@ from typing import Any
 
 from simulator.dtypes import SHORT_NAMES, DType
 from simulator.errors import did_you_mean
-from simulator.plan.plan import Precision
+from simulator.plan.plan import FP8, Precision
 from simulator.plan.precision import RECIPES
 from simulator.scenario.fields import kind_of
 from simulator.scenario.mistakes import Mistakes
@@ -62,6 +62,7 @@ def resolve_precision(
         master=None,
         moments=parameters,
         autocast=asked.autocast(compute),
+        fp8=asked.fp8(),
     )
     return _named(found) if len(mistakes.found) == before else None
 
@@ -85,8 +86,6 @@ class _Asked:
         for key in self.value:
             if key not in KEYS:
                 self.wrong(key, f"unknown key{did_you_mean(key, KEYS)}", of_key=True)
-        if self.value.get("fp8") is not None:
-            self.wrong("fp8", "fp8 is not yet supported in this version; leave it out")
         if self._flag("loss_scaling"):
             self.wrong("loss_scaling", "not yet supported in this version; allowed: false")
 
@@ -95,7 +94,7 @@ class _Asked:
         found = self.value.get(key)
         if found is None or (isinstance(found, str) and found in _STORED):
             return None if found is None else _STORED[found]
-        later = "; fp8 is not yet supported in this version" if found == "fp8" else ""
+        later = "; linears in float8 are asked for by fp8: tensorwise" if found == "fp8" else ""
         text = f"expected one of {', '.join(_STORED)}, found {kind_of(found)}{later}"
         self.wrong(key, text)
         return None
@@ -120,6 +119,15 @@ class _Asked:
             self.wrong("autocast", f"{text}leave out either autocast or compute")
             return None
         return DType.BF16
+
+    def fp8(self) -> str | None:
+        """How the blocks' linears multiply in float8; None where they do not."""
+        found = self.value.get("fp8")
+        if found is None or (isinstance(found, str) and found in FP8):
+            return found
+        near = did_you_mean(found, FP8) if isinstance(found, str) else ""
+        self.wrong("fp8", f"expected one of {', '.join(FP8)}, found {kind_of(found)}{near}")
+        return None
 
     def _flag(self, key: str) -> bool:
         found = self.value.get(key, False)

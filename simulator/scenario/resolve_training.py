@@ -45,6 +45,9 @@ def resolve_training(
     tuning = None
     if model is not None:
         tuning = resolve_fine_tuning(section.fine_tuning, model, precision, tree, mistakes)
+    if tuning is not None and precision.fp8 is not None:
+        text = "float8 linears are not supported with fine_tuning; leave out one of the two"
+        mistakes.at(tree, ("training", "precision", "fp8"), text)
     return Training(
         seq_len=section.seq_len,
         micro_batch=section.micro_batch,

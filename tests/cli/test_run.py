@@ -13,6 +13,12 @@ from tests.cli.conftest import Dryfit
 SETTINGS = ("--set", "training.micro_batch=512", "--set", "training.seq_len=65536")
 
 
+def test_float8_is_refused_where_the_gpu_has_none(dryfit: Dryfit, tiny: Path) -> None:
+    refused = dryfit("run", tiny, "--set", "training.precision={compute: bf16, fp8: tensorwise}")
+    assert refused.code == 2
+    assert "a100-sxm-80gb multiplies no float8" in refused.err
+
+
 def test_the_summary_begins_with_the_verdict(dryfit: Dryfit, tiny: Path) -> None:
     outcome = dryfit("run", tiny)
     assert outcome.code == 0

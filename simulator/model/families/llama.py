@@ -42,13 +42,13 @@ def llama(config: ModelConfig, shape: Shape) -> Decoder:
 
 
 def _embedding(config: ModelConfig, shape: Shape) -> Graph:
-    b = GraphBuilder("embed", shape.dtype, shape.autocast, shape.tuning)
+    b = GraphBuilder("embed", shape.dtype, shape.autocast, shape.tuning, shape.float8)
     out = embedding(b, shape.batch, shape.seq, config.vocab, config.hidden, "tok_embeddings")
     return b.build(input=None, output=out)
 
 
 def _block(config: ModelConfig, shape: Shape) -> Graph:
-    b = GraphBuilder(BLOCK, shape.dtype, shape.autocast, shape.tuning)
+    b = GraphBuilder(BLOCK, shape.dtype, shape.autocast, shape.tuning, shape.float8)
     fused = config.rms_norm == "fused"
     _register_in_order(b, config)
     b.module = "layers.*.attention"
@@ -114,7 +114,7 @@ def _feed_forward(b: GraphBuilder, x: int, config: ModelConfig) -> int:
 
 
 def _head(config: ModelConfig, shape: Shape) -> Graph:
-    b = GraphBuilder("head", shape.dtype, shape.autocast, shape.tuning)
+    b = GraphBuilder("head", shape.dtype, shape.autocast, shape.tuning, shape.float8)
     b.module = "norm"
     x = b.value("x", (shape.batch, shape.seq, config.hidden))
     normed = rms_norm(b, x, "norm", fused=config.rms_norm == "fused")

@@ -8,8 +8,10 @@ from math import prod
 from simulator.errors import UnsupportedError
 from simulator.kernels import Gemm
 from simulator.model.builder import GraphBuilder
+from simulator.model.float8 import takes_float8
 from simulator.model.graph import GradTensor, Weight
 from simulator.model.ops.autocast import autocast_mm
+from simulator.model.ops.float8 import float8_product
 from simulator.model.ops.lora import adapter_weight, with_adapters
 from simulator.model.ops.nf4 import nf4_product
 from simulator.model.rule import Rule
@@ -54,15 +56,18 @@ def _product(
     bias: bool = False,
 ) -> int:
     out_features = weight.shape[0]
+    seen = tuple(view or (*b.of(x).shape[:2], out_features))
     if weight.nf4 is not None:
         if bias:
             b.weight(f"{name}.bias", (out_features,))
-        seen = tuple(view or (*b.of(x).shape[:2], out_features))
         return nf4_product(b, x, name, weight, weight.nf4, seen)
+    if b.float8 and takes_float8(weight.shape):
+        if bias or b.autocast is not None:
+            raise UnsupportedError(f"{name}: a float8 linear with a bias, or under autocast")
+        return float8_product(b, x, name, weight, seen)
     if b.autocast is not None:
         if bias:
             raise UnsupportedError(f"{name}: a bias under autocast is not yet supported")
-        seen = tuple(view or (*b.of(x).shape[:2], out_features))
         return autocast_mm(b, x, name, weight, seen, b.autocast)
     if bias:
         return _addmm(b, x, name, weight, out_features, view)

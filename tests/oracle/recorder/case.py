@@ -15,6 +15,7 @@ SINCE = (
     "lora_dtype",
     "trains",
     "freeze",
+    "fp8",
 )
 """Fields that a recording names only where they are not as usual: older recordings lack them."""
 
@@ -41,7 +42,8 @@ class Case:
     ``framework``: ``fsdp2``, ``fsdp1`` or ``ddp``; ``options`` are its own. ``lora``: names of the
     linears with adapters, by commas, or ``all-linear``; ``lora_dtype`` None is the base's; beside
     adapters the parts ``trains`` are trained; without, all but the parts ``freeze``. Parts are
-    ``embed``, ``layers``, ``norm`` and ``head``, to freeze also ``layers.7``.
+    ``embed``, ``layers``, ``norm`` and ``head``, to freeze also ``layers.7``. ``fp8``:
+    torchao's float8 linears in the blocks, ``tensorwise``, or ``all_gather`` to gather them so too.
     """
 
     model: str = "titan:debug"
@@ -75,6 +77,7 @@ class Case:
     lora_dtype: str | None = None
     trains: tuple[str, ...] = ()
     freeze: tuple[str, ...] = ()
+    fp8: str | None = None
 
     @property
     def config(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from simulator.kernels import Elementwise
+from simulator.lowering.framework.fsdp2.float8 import cast_shards
 from simulator.lowering.framework.fsdp2.groups import Group, Member, Setting, copy, flat
 from simulator.lowering.writer import BlockWriter
 from simulator.program.instructions import Category, Collective, Stream
@@ -59,17 +60,18 @@ class Gather:
         """Temporaries that hold the all-gather's inputs until they are copied in."""
         if self.s.offload:
             return [self._upload(w, member) for member in group.members]
-        if not self.s.casts:
-            return []
-        # one flat buffer for all that is cast, filled by a foreach copy (``use_foreach_copy``)
-        cast = sum(m.shard.padded for m in group.members if m.shard.weight.dtype is None)
+        float8 = cast_shards(w, self.s, group)
+        # one flat buffer for all else that is cast, filled by a foreach copy (``use_foreach_copy``)
+        cast = sum(m.shard.padded for m in group.members if self.s.casts_one(m.shard.weight))
         numel = cast // (kept or self.s.world)
+        if not numel:
+            return float8
         local = numel * self.s.compute.itemsize
         read = local if kept else numel * self.s.stored.itemsize
         buffer = flat("cast_shard", numel, self.s.compute, Category.ALL_GATHER, group.first)
         slot = w.alloc(buffer, COPY_IN)
         w.launch(copy("all_gather.cast", read, local), group.first, COPY_IN)
-        return [slot]
+        return [*float8, slot]
 
     def _upload(self, w: BlockWriter, member: Member) -> int:
         """CPU offload: a shard goes to the device in its stored dtype and is cast there."""

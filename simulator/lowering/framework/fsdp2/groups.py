@@ -71,7 +71,11 @@ class Setting:
 
     def compute_of(self, weight: Weight) -> DType:
         """The dtype that a weight is gathered in."""
-        return weight.dtype or self.compute
+        return weight.gathered or weight.dtype or self.compute
+
+    def casts_one(self, weight: Weight) -> bool:
+        """Whether a weight's shard is cast as ``mp_policy.param_dtype`` says."""
+        return self.casts and weight.dtype is None and weight.gathered is None
 
     def gathered_bytes(self, group: Group) -> int:
         """Bytes of a group's gathered parameters, padding included."""

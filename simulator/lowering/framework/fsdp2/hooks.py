@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.errors import UnsupportedError
+from simulator.lowering.framework.fsdp2.float8 import alloc_scale, replace_scales
 from simulator.lowering.framework.fsdp2.gather import GATHERING, Gather
 from simulator.lowering.framework.fsdp2.groups import Group, own_group, root_group, setting_of
 from simulator.lowering.framework.fsdp2.reduce import Reduce, accumulated
@@ -13,7 +14,7 @@ from simulator.lowering.quantised import alloc_states
 from simulator.lowering.shards import shards_of
 from simulator.lowering.units import Kind, Unit
 from simulator.lowering.writer import BlockWriter
-from simulator.plan.plan import Plan
+from simulator.plan.plan import FP8_GATHERED, Plan
 from simulator.program.instructions import Category, Stream, Tensor
 
 
@@ -31,6 +32,13 @@ class Fsdp2:
         self.root = self._root is not None
         self._groups: dict[tuple[str, str], Group] = {}
         self._refuse_what_no_backward_frees(plan)
+        if plan.training.precision.fp8 == FP8_GATHERED and (
+            self.setting.world == 1 or self.setting.offload or type(self._after) is int
+        ):
+            raise UnsupportedError(
+                f"precision.fp8: {FP8_GATHERED!r} is not supported on one rank, with offloaded "
+                "parameters or with reshard_after_forward: int; use 'tensorwise'"
+            )
 
     def _refuse_what_no_backward_frees(self, plan: Plan) -> None:
         """Modules below the first trained weight stay as forward left them, for steps on end."""
@@ -111,6 +119,7 @@ class Fsdp2:
             )
             w.alloc(tensor, slot=w.shared("own", f"shard.{shard.weight.name}"))
             alloc_states(w, shard.weight)
+            alloc_scale(w, shard.weight)
 
     def begin_forward(self, w: BlockWriter, micro: MicroStep) -> None:
         """``_root_pre_forward``: gathering waits for the optimizer; then the root's own group."""
@@ -140,6 +149,7 @@ class Fsdp2:
             if behind is not None:
                 w.wait(w.event("behind", "copied_out"), *GATHERING)
             self.gather.copy_out(w, self.group(kind))
+            replace_scales(w, self.group(kind))
             if behind is not None:
                 self.gather.drop_gathered(w, "behind")
         w.mark(f"pre_fwd.end:{kind.fqn}")
@@ -187,6 +197,8 @@ class Fsdp2:
             if first:
                 self._unshard_again(w, kind, "own")
             self.gather.copy_out(w, self.group(kind), sliced=self.kept(kind) is not None)
+            if kind.recompute.regions:
+                replace_scales(w, self.group(kind))
             w.wait(w.event("own", "copied_out"), *GATHERING)
             self.gather.drop_gathered(w, "own")
         self._gather_ahead(w, ahead)
@@ -219,7 +231,12 @@ class Fsdp2:
         pending: Kind | None,
         micro: MicroStep,
     ) -> None:
-        """Accumulate, reshard, drop the reduction in flight, reduce."""
+        """Accumulate, reshard, drop the reduction in flight, reduce.
+
+        The nodes that forward left had kept the scales of its gathering.
+        """
+        if self.reshards(kind) and not kind.recompute.regions:
+            replace_scales(w, self.group(kind))
         w.mark(f"post_bwd.begin:{kind.fqn}")
         group = self.group(kind)
         slots = [gradients[member.name] for member in group.trained.members]

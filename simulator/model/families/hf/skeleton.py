@@ -66,12 +66,12 @@ class Family:
         )
 
     def _embedding(self, config: ModelConfig, shape: Shape) -> Graph:
-        b = GraphBuilder("embed", shape.dtype, shape.autocast, shape.tuning)
+        b = GraphBuilder("embed", shape.dtype, shape.autocast, shape.tuning, shape.float8)
         started = self.start(b, config, shape)
         return b.build(input=None, output=started.hidden, lends=started.held)
 
     def _block(self, config: ModelConfig, shape: Shape, embedding: Graph) -> Graph:
-        b = GraphBuilder(BLOCK, shape.dtype, shape.autocast, shape.tuning)
+        b = GraphBuilder(BLOCK, shape.dtype, shape.autocast, shape.tuning, shape.float8)
         b.module = "layers.*.attention"
         x = b.value("x", (shape.batch, shape.seq, config.hidden))
         for lent in _lent(embedding):
@@ -84,7 +84,7 @@ class Family:
 
         What the norm returned is a local of the caller, which computes the loss.
         """
-        b = GraphBuilder("head", shape.dtype, shape.autocast, shape.tuning)
+        b = GraphBuilder("head", shape.dtype, shape.autocast, shape.tuning, shape.float8)
         b.module = "norm"
         x = b.value("x", (shape.batch, shape.seq, config.hidden))
         held = [b.borrow(lent.name, lent.shape, lent.dtype) for lent in _lent(embedding)]

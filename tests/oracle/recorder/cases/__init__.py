@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from recorder.case import Case
 from recorder.cases.fine_tuning import FINE_TUNING
+from recorder.cases.float8 import FLOAT8
 from recorder.cases.hostile import HOSTILE
 from recorder.cases.hugging_face import HOSTILE_HUGGING_FACE, HUGGING_FACE
 from recorder.cases.optimizers import OPTIMIZERS
@@ -19,5 +20,6 @@ MERGED: dict[str, Case] = {
     **HUGGING_FACE,
     **HOSTILE_HUGGING_FACE,
     **FINE_TUNING,
+    **FLOAT8,
 }
 CASES: dict[str, Case] = {**MERGED, **OTHERS}

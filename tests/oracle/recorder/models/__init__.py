@@ -20,6 +20,10 @@ def build(case: Case) -> Built:
         ValueError: a model that neither library has here.
     """
     built = _whole(case)
+    if case.fp8:
+        from recorder.models.float8 import convert
+
+        convert(built, case)
     if case.lora or case.freeze:
         from recorder.models.lora import fine_tune
 

@@ -17,7 +17,6 @@ from unittest import mock
 import torch
 from torch import Tensor
 from torch._guards import active_fake_mode
-from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -79,8 +78,8 @@ class Tracer(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if any(kind is DTensor for kind in types):
-            return NotImplemented
+        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
+            return NotImplemented  # a wrapper, such as DTensor, comes back with its inner tensors
         if func is torch.ops._c10d_functional.wait_tensor.default:
             return args[0]
         if func in UNKNOWABLE:
@@ -108,8 +107,8 @@ class Tracer(TorchDispatchMode):
 
     def tag(self, tensor: Tensor, category: str) -> None:
         """Say what a tensor is, or that it was there before recording began."""
-        if isinstance(tensor, DTensor):
-            tensor = tensor._local_tensor
+        while hasattr(tensor, "__tensor_flatten__"):
+            tensor = getattr(tensor, tensor.__tensor_flatten__()[0][0])
         if tensor.device.type != "cuda":
             return
         storage = tensor.untyped_storage()
