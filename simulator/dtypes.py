@@ -42,3 +42,8 @@ _ITEMSIZE = {
 
 SHORT_NAMES = {"fp32": DType.FP32, "bf16": DType.BF16, "fp16": DType.FP16, "fp8": DType.FP8}
 """The names a scenario uses for the floating-point types."""
+
+
+def wider(one: DType, other: DType) -> DType:
+    """What an element-wise op of both computes in: the first where they are of one width."""
+    return other if other.itemsize > one.itemsize else one

@@ -164,17 +164,17 @@ class Bodies:
         existing = {}
         if self.framework.adds_in_place(micro):
             existing = {
-                weight.name: w.shared(
-                    "embed" if weight.tied else "own", f"accumulated.{weight.name}"
-                )
+                weight.name: w.shared("own", f"accumulated.{weight.name}")
                 for weight in kind.graph.weights
+                if weight.name not in self.tied
             }
         incoming = Gradient(w.shared("own", "grad"))
         gradients = self._backward(w, kind, incoming, existing, returns=returns)
         if kind.wrapped and not self.framework.deferred(kind):
             self.framework.post_backward(w, kind, gradients, pending, micro)
-        elif not existing:
-            self._leave_to_root(w, kind, gradients, micro)
+        else:
+            new = {name: slot for name, slot in gradients.items() if name not in existing}
+            self._leave_to_root(w, kind, new, micro)
 
     def _leave_to_root(
         self, w: BlockWriter, kind: Kind, gradients: dict[str, int], micro: MicroStep
@@ -187,7 +187,10 @@ class Bodies:
                 w.promote(slot, "embed", f"tied.{name}")
             elif name in self.tied:
                 total = _sum_tied(w, weights[name], self.training, slot)
-                w.promote(total, "own", f"{word}.{name}")
+                if self.framework.adds_in_place(micro):
+                    _add_in_place(w, weights[name], total, self.training)
+                else:
+                    w.promote(total, "own", f"{word}.{name}")
             else:
                 w.promote(slot, "own", f"{word}.{name}")
 
@@ -275,6 +278,14 @@ def _sum_tied(w: BlockWriter, weight: Weight, training: Training, slot: int) -> 
     w.launch(Elementwise(name=tensor.name, kind="copy", read=2 * size, written=size), weight.module)
     w.free_all((w.shared("own", f"tied.{weight.name}"), slot))
     return total
+
+
+def _add_in_place(w: BlockWriter, weight: Weight, slot: int, training: Training) -> None:
+    """AccumulateGrad adds to the gradient that earlier micro-steps left."""
+    size = weight.numel * training.precision.compute.itemsize
+    name = f"{weight.name}.grad.add"
+    w.launch(Elementwise(name=name, kind="copy", read=2 * size, written=size), weight.module)
+    w.free(slot)
 
 
 def _drop_input(w: BlockWriter, kind: Kind, slots: dict[int, int]) -> None:

@@ -54,6 +54,7 @@ class GraphBuilder:
         self._borrowed: list[int] = []
         self._until_loss: list[int] = []
         self._parameters: list[int] = []
+        self._until_end: list[int] = []
         self._released_after: dict[int, int] = {}
         self._release_order: list[int] = []
 
@@ -67,6 +68,10 @@ class GraphBuilder:
     def hold_until_loss(self, value: int) -> None:
         """The training step's context holds ``value`` until the loss is there."""
         self._until_loss.append(value)
+
+    def hold_until_end(self, value: int) -> None:
+        """A local of the graph's own function holds ``value`` until it returns."""
+        self._until_end.append(value)
 
     def borrow(self, name: str, shape: Sequence[int], dtype: DType | None = None) -> int:
         """A storage that the embedding's graph lends under that name; once a graph."""
@@ -244,6 +249,8 @@ class GraphBuilder:
         through_loss: Sequence[int] = (),
     ) -> Graph:
         """Freeze the graph. What the caller holds is released here only if a frame bound it."""
+        with self.frame(*self._until_end):
+            pass
         last = dict(self._last_reader())
         for value, index in self._released_after.items():
             last[value] = max(index, last.get(value, index))

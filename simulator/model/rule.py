@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise, Kernel
-from simulator.model.graph import BackwardStep, GradTensor
+from simulator.model.graph import BackwardStep, GradTensor, Value
 
 
 class Rule:
@@ -17,6 +17,7 @@ class Rule:
         self.name, self.kind = name, kind
         self._gradients: list[GradTensor] = []
         self._steps: list[BackwardStep] = []
+        self._promoted: list[tuple[int, GradTensor]] = []
 
     def make(
         self,
@@ -50,6 +51,43 @@ class Rule:
             name=made.name, kind=self.kind, read=size if read is None else read, written=size
         )
         return self.launch(kernel or default, made)
+
+    def promoted(
+        self,
+        name: str,
+        dtype: DType,
+        *,
+        value: int,
+        known: Value,
+        read: int,
+        reads: tuple[int, ...],
+    ) -> None:
+        """The gradient of ``value`` in the wider ``dtype`` that its op was computed in.
+
+        ``settle`` casts it to the value's own.
+        """
+        if dtype is known.dtype:
+            self.make(name, known.shape, dtype, value=value, read=read, reads=reads)
+            return
+        wide = self.make(name, known.shape, dtype, toward=value, read=read)
+        made = GradTensor(
+            name=f"{self.name}.{name}.cast",
+            shape=known.shape,
+            dtype=known.dtype,
+            value=value,
+            reads=reads,
+        )
+        self._promoted.append((wide, made))
+
+    def settle(self) -> None:
+        """The node is done, and the engine casts its gradients (``validate_outputs``)."""
+        for wide, made in self._promoted:
+            read = self._gradients[wide].bytes
+            self.launch(
+                Elementwise(name=made.name, kind="copy", read=read, written=made.bytes), made
+            )
+            self.free(wide)
+        self._promoted.clear()
 
     def launch(self, kernel: Kernel, *made: GradTensor, whole: bool = False) -> int:
         """One kernel that allocates ``made``; returns the number of the first."""

@@ -100,12 +100,11 @@ def _check_attention(
         mistakes.at(tree, where, text)
     if model.family in _EAGER_ALONE and attention == "flash":
         mistakes.at(tree, where, f"{model.family} has eager attention alone; supported: eager")
-    if precision.autocast is not None and model.style == "hf":
-        text = "autocast is not yet supported with model.style hf; the nearest is fsdp-mixed"
+    if precision.autocast is not None and model.experts:
+        text = "autocast is not supported for routed experts; the nearest is fsdp-mixed"
         mistakes.at(tree, ("training", "precision"), text)
     elif attention == "flash" and (precision.autocast or precision.compute) is DType.FP32:
-        nearest = "fsdp-mixed, autocast" if model.style == "torchtitan" else "fsdp-mixed"
-        text = f"flash attention computes in 16 bits; the nearest that runs it: {nearest}"
+        text = "flash attention computes in 16 bits; the nearest that run it: fsdp-mixed, autocast"
         other = "efficient" if model.style == "torchtitan" else "eager"
         hint = f", or training.attention: {other}"
         mistakes.at(tree, ("training", "precision"), f"{text}{hint}")

@@ -48,7 +48,7 @@ class Player:
             passes.append(self.forward(graph, hidden))
             hidden = passes[-1].storages[graph.output]
         for one in passes:
-            for number in one.graph.through_loss:
+            for number in (*one.graph.through_loss, *one.graph.until_loss):
                 self.drop(one.storages[number])
         root = self.alloc("ones_like", 4)
         root.holders = 2
@@ -87,6 +87,8 @@ class Player:
                         f"{graph.name}/{value.name}", prod(value.shape) * value.dtype.itemsize
                     )
             for number in (*op.saves, *op.borrows):
+                storages[number].holders += 1
+            for number in set(op.outputs) & set(graph.until_loss):
                 storages[number].holders += 1
             for number in op.releases:
                 released.add(number)

@@ -1,7 +1,8 @@
 """Hugging Face's modules: graphs against what real PyTorch and transformers did, to the byte.
 
 * Whole small models, forward, loss and backward: the same allocations in the same order, and
-  between two of them the same frees. Odd shapes, one head, one token, batch 1, windows, dropout.
+  between two of them the same frees. Odd shapes, one head, one token, batch 1, windows, dropout;
+  all of them in bf16, and again in fp32 under ``torch.autocast``.
 * Blocks of published models: the bytes that autograd keeps.
 * Parameter counts, and each parameter's name and place in the order of registration.
 """
@@ -33,8 +34,14 @@ TRACES: dict[str, Any] = json.loads(
 )["runs"]
 
 
-def decoder(config: ModelConfig, batch: int, seq: int) -> Decoder:
-    return FAMILIES[config.family](config, Shape(batch=batch, seq=seq, dtype=DType.BF16))
+UNDER_AUTOCAST: dict[str, list[int]] = json.loads(
+    gzip.decompress((DATA / "recorded_hf_autocast_traces.json.gz").read_bytes())
+)["runs"]
+
+
+def decoder(config: ModelConfig, batch: int, seq: int, *, autocast: bool = False) -> Decoder:
+    dtype, to = (DType.FP32, DType.BF16) if autocast else (DType.BF16, None)
+    return FAMILIES[config.family](config, Shape(batch=batch, seq=seq, dtype=dtype, autocast=to))
 
 
 def stretches(events: list[int]) -> list[tuple[int, ...]]:
@@ -58,6 +65,16 @@ def test_every_allocation_and_free_of_a_small_model(name: str) -> None:
     model = decoder(from_hf_config(run["config"]), run["batch"], run["seq"])
     ours = [size if kind == "A" else -rounded(size) for kind, size, _ in Player(model).run()]
     for mine, recorded in zip(stretches(ours), stretches(run["events"]), strict=True):
+        assert mine == recorded
+
+
+@pytest.mark.parametrize("name", sorted(UNDER_AUTOCAST))
+def test_every_allocation_and_free_under_autocast(name: str) -> None:
+    """All in multiples of 512 bytes; a weight's cast stays until the context exits."""
+    run = TRACES[name]
+    model = decoder(from_hf_config(run["config"]), run["batch"], run["seq"], autocast=True)
+    ours = [rounded(size) * (1 if kind == "A" else -1) for kind, size, _ in Player(model).run()]
+    for mine, recorded in zip(stretches(ours), stretches(UNDER_AUTOCAST[name]), strict=True):
         assert mine == recorded
 
 
@@ -92,7 +109,8 @@ def test_bytes_autograd_keeps_in_a_block(name: str) -> None:
     if "activation" in case:
         changes["activation"] = case["activation"]
     config = replace(PRESETS[case["model"]], **changes)
-    graph = decoder(config, case["batch"], case["seq"]).blocks[0]
+    autocast = case.get("autocast", False)
+    graph = decoder(config, case["batch"], case["seq"], autocast=autocast).blocks[0]
     recompute = plan_recompute(graph, case.get("recompute", "none"))
     if recompute.regions:
         # the recorder counts storages rounded to 512: lse and seeds add under 1 KiB

@@ -160,8 +160,10 @@ def test_what_a_models_modules_can_do(load_text: Load) -> None:
     assert "supported: block, none" in refused("model=gpt2", "parallelism.fsdp.wrap=torchtitan")
     assert "gpt2 has 1024 positions" in refused("model=gpt2", "training.seq_len=2048")
     assert "supported: eager" in refused("model=mpt-7b", "training.attention=flash")
-    assert "not yet supported with model.style hf" in refused(
-        "model=mistral-7b", "training.precision=autocast"
+    wide = load_text(TINY, ["model=mistral-7b", "training.precision=autocast"]).plan.training
+    assert (wide.precision.compute, wide.precision.autocast) == (DType.FP32, DType.BF16)
+    assert "supported for routed experts" in refused(
+        "model=mixtral-8x7b", "training.precision=autocast"
     )
     eager = load_text(TINY, ["model=mistral-7b", "training.attention=eager"])
     assert (eager.model.attention, eager.plan.training.attention) == ("eager", "eager")

@@ -1,38 +1,70 @@
-"""What ``torch.autocast`` does to matrix products: casts of inputs and weights to a 16-bit dtype.
+"""What ``torch.autocast`` does to an op's inputs: casts to 16 bits, or to fp32.
 
-Source: ATen/autocast_mode.cpp. A trained weight's cast is kept in autocast's cache until the
-context exits, and by every node that needs it for the input's gradient; an input's cast, and a
-frozen weight's, by the node alone.
+Source: ATen/autocast_mode.cpp. Matrix products and attention run in the 16-bit dtype, norms,
+softmax and powers in fp32, and what mixes dtypes by PyTorch's own promotion. The casts of one
+call are made from its last argument to its first, as the compiler evaluates them. A trained
+weight's cast is kept in autocast's cache until the context exits, and by every node that needs it
+for the input's gradient; an input's cast, and a frozen weight's, by the node alone.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
-from simulator.model.graph import Weight
+from simulator.model.graph import GradTensor, Weight
 from simulator.model.ops.elementwise import cast
-from simulator.model.ops.mm import mm
 from simulator.model.rule import Rule
 
 
-def autocast_mm(
-    b: GraphBuilder, x: int, name: str, weight: Weight, shape: tuple[int, ...], to: DType
-) -> int:
-    """x · Wᵀ with both cast to ``to``; y has ``shape``. The weight is cast before the input."""
-    narrow = _cast_weight(b, name, weight, to)
-    source = x if b.of(x).dtype is to else cast(b, x, to, f"{name}.input")
-    return mm(b, source, narrow, name, shape, saves=(source, narrow))
+def in_16_bits(b: GraphBuilder, x: int, name: str) -> int:
+    """``x`` as an op of the lower-precision list reads it."""
+    return x if b.autocast is None else cast(b, x, b.autocast, name)
 
 
-def _cast_weight(b: GraphBuilder, name: str, weight: Weight, to: DType) -> int:
-    """The weight in ``to``; its gradient is cast back to the weight's dtype."""
-    out = b.value(f"{name}.weight.cast", weight.shape, to)
-    wide, narrow = weight.numel * b.dtype.itemsize, weight.numel * to.itemsize
-    rule = Rule(f"{name}.weight")
-    rule.make("grad", weight.shape, b.dtype, weight=weight.name, read=narrow)
-    kernel = Elementwise(name=f"{name}.weight.cast", kind="copy", read=wide, written=narrow)
-    b.op(f"{name}.weight.cast", "cast", (), (out,), kernel, rule=rule)
+def in_fp32(b: GraphBuilder, x: int, name: str) -> int:
+    """``x`` as an op of the fp32 list reads it."""
+    return x if b.autocast is None else cast(b, x, DType.FP32, name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operand:
+    """A parameter as a product reads it: itself, or autocast's copy of it, the value ``cast``."""
+
+    name: str
+    weight: Weight
+    cast: int | None = None
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """What the node keeps of it, besides the parameter."""
+        return () if self.cast is None else (self.cast,)
+
+    def gradient(self, dtype: DType, reads: tuple[int, ...]) -> GradTensor:
+        """The gradient that the product's node makes of it."""
+        return GradTensor(
+            name=f"{self.name}.grad" if self.cast is None else f"{self.name}.cast.grad",
+            shape=self.weight.shape,
+            dtype=dtype,
+            value=self.cast,
+            weight=self.weight.name if self.cast is None else None,
+            reads=reads,
+        )
+
+
+def operand(b: GraphBuilder, name: str, weight: Weight) -> Operand:
+    """A parameter; under autocast its copy, whose gradient is cast back to the weight's dtype."""
+    if b.autocast is None:
+        return Operand(name=name, weight=weight)
+    stored = weight.dtype or b.dtype
+    out = b.value(f"{name}.cast", weight.shape, b.autocast)
+    wide, narrow = weight.numel * stored.itemsize, b.bytes(out)
+    rule = Rule(name)
+    rule.make("grad", weight.shape, stored, weight=weight.name, read=narrow)
+    kernel = Elementwise(name=f"{name}.cast", kind="copy", read=wide, written=narrow)
+    b.op(f"{name}.cast", "cast", (), (out,), kernel, rule=rule)
     if weight.trainable:
         b.hold_until_loss(out)
-    return out
+    return Operand(name=name, weight=weight, cast=out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from simulator.dtypes import DType
+from simulator.dtypes import DType, wider
 from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import BackwardStep, GradTensor
@@ -14,40 +14,36 @@ from simulator.model.rule import Rule
 def add(b: GraphBuilder, x: int, y: int, name: str) -> int:
     """x + y of equal shapes: keeps nothing, hands the gradient itself to both.
 
-    A narrower y is promoted to x's dtype, and gets the gradient cast to its own.
+    A narrower one is promoted to the other's dtype, and gets the gradient cast to its own.
     """
-    shape, dtype, narrow = b.of(x).shape, b.of(x).dtype, b.of(y).dtype
+    shape, dtype = b.of(x).shape, wider(b.of(x).dtype, b.of(y).dtype)
     out = b.value(name, shape, dtype)
     size = b.bytes(out)
-    kernel = Elementwise(name=name, kind="copy", read=size + b.bytes(y), written=size)
-    if narrow is dtype:
-        b.op(name, "add", (x, y), (out,), kernel, passes=(x, y))
-        return out
     rule = Rule(name)
-    rule.make("grad_other", shape, narrow, value=y, read=size)
-    b.op(name, "add", (x, y), (out,), kernel, passes=(x,), rule=rule)
+    for value, suffix in ((x, "grad_self"), (y, "grad_other")):
+        if b.of(value).dtype is not dtype:
+            rule.make(suffix, shape, b.of(value).dtype, value=value, read=size)
+    kernel = Elementwise(name=name, kind="copy", read=b.bytes(x) + b.bytes(y), written=size)
+    passes = tuple(value for value in (x, y) if b.of(value).dtype is dtype)
+    b.op(name, "add", (x, y), (out,), kernel, passes=passes, rule=rule)
     return out
 
 
 def mul(b: GraphBuilder, x: int, y: int, name: str) -> int:
-    """x · y of equal shapes: keeps both; backward computes ``other``'s gradient first."""
-    shape, dtype = b.of(x).shape, b.of(x).dtype
-    out = b.value(name, shape, dtype)
+    """x · y of equal shapes in the wider dtype: keeps both as they are.
+
+    Backward computes ``other``'s gradient first.
+    """
+    dtype = wider(b.of(x).dtype, b.of(y).dtype)
+    out = b.value(name, b.of(x).shape, dtype)
     size = b.bytes(out)
-    grad = Elementwise(name=f"{name}.backward", kind="activation", read=2 * size, written=size)
-    b.op(
-        name,
-        "mul",
-        (x, y),
-        (out,),
-        Elementwise(name=name, kind="activation", read=2 * size, written=size),
-        saves=(x, y),
-        gradients=(
-            GradTensor(name=f"{name}.grad_other", shape=shape, dtype=dtype, value=y, reads=(x,)),
-            GradTensor(name=f"{name}.grad_self", shape=shape, dtype=dtype, value=x, reads=(y,)),
-        ),
-        backward=(BackwardStep(kernel=grad, outputs=(0,)), BackwardStep(kernel=grad, outputs=(1,))),
-    )
+    rule = Rule(name, "activation")
+    for suffix, value, other in (("grad_other", y, x), ("grad_self", x, y)):
+        read = size + b.bytes(other)
+        rule.promoted(suffix, dtype, value=value, known=b.of(value), read=read, reads=(other,))
+    rule.settle()
+    kernel = Elementwise(name=name, kind="activation", read=b.bytes(x) + b.bytes(y), written=size)
+    b.op(name, "mul", (x, y), (out,), kernel, saves=(x, y), rule=rule)
     return out
 
 

@@ -8,6 +8,7 @@ from simulator.dtypes import DType
 from simulator.kernels import Elementwise
 from simulator.model.builder import Frame, GraphBuilder
 from simulator.model.ops.attention import efficient_attention, flash_attention, repeat_heads
+from simulator.model.ops.autocast import in_16_bits, in_fp32
 from simulator.model.ops.elementwise import cast
 from simulator.model.ops.linear import batched_product
 from simulator.model.ops.plain import plain
@@ -33,6 +34,7 @@ def sdpa(b: GraphBuilder, q: int, k: int, v: int, *, heads_first: bool) -> int:
 
     The output lies as q does; ``heads_first``: transposing it back is a copy.
     """
+    q, k, v = _in_16_bits(b, q, k, v)
     out = flash_attention(b, q, k, v, "attention")
     if not heads_first or 1 in b.of(q).shape[1:3]:
         return out
@@ -47,9 +49,17 @@ def masked_sdpa(b: GraphBuilder, q: int, k: int, v: int, mask: int) -> int:
     batch, seq, heads, _ = b.of(q).shape
     k, v = repeat_heads(b, k, heads, "k"), repeat_heads(b, v, heads, "v")
     with b.frame(k, v):
+        q, k, v = _in_16_bits(b, q, k, v)
         bias = plain(b, "attention.bias", (batch, 1, seq, seq), b.of(q).dtype, (mask,))
         plain(b, "attention.hidden", (batch, 1, seq, seq), DType.BOOL, (mask,))
         return efficient_attention(b, q, k, v, bias, "attention")
+
+
+def _in_16_bits(b: GraphBuilder, q: int, k: int, v: int) -> tuple[int, int, int]:
+    """What autocast hands to the kernel."""
+    v = in_16_bits(b, v, "v.cast")
+    k = in_16_bits(b, k, "k.cast")
+    return in_16_bits(b, q, "q.cast"), k, v
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,27 +88,38 @@ class Eager:
     ) -> int:
         """The output as a contiguous [b, s, heads, d].
 
+        The weights are returned too, and are a local of the block until it returns.
         ``caller``: the frame whose local the last scores are, where attention is written inline.
         """
         batch, seq, heads, head_dim = b.of(q).shape
-        layout = self._layout(b.of(q).shape, b.of(k).shape[2])
+        kv_heads = b.of(k).shape[2]
+        layout = self._layout(b.of(q).shape, kv_heads)
         k, v = repeat_heads(b, k, heads, "k"), repeat_heads(b, v, heads, "v")
         with b.frame(k, v):
-            left = q if layout.q else contiguous(b, q, "q.contiguous")
-            right = k if layout.k else contiguous(b, k, "k.contiguous")
-            scores = batched_product(b, left, right, "scores", (batch, heads, seq, seq))
+            right = in_16_bits(b, k, "k.cast")
+            left = in_16_bits(b, q, "q.cast")
+            with b.frame(left, right):
+                left = left if layout.q else contiguous(b, left, "q.contiguous")
+                dense = layout.k or (right != k and kv_heads == 1)  # a cast of one repeated head
+                right = right if dense else contiguous(b, right, "k.contiguous")
+                scores = batched_product(b, left, right, "scores", (batch, heads, seq, seq))
             scores = self._scores(b, scale(b, scores, "scores.scaled"), mask, alibi)
             if caller is not None:
                 caller.bind(scores)
-            weights = dropout(b, self._weights(b, scores), "weights.dropout", self.dropout)
-            values = v if layout.v else contiguous(b, v, "v.contiguous")
+            weights = self._weights(b, scores, b.of(q).dtype)
+            weights = dropout(b, weights, "weights.dropout", self.dropout)
+            b.hold_until_end(weights)
+            values = in_16_bits(b, v, "v.cast")
+            weights = in_16_bits(b, weights, "weights.cast")
             shape = (batch, heads, seq, head_dim)
-            out = batched_product(b, weights, values, "context", shape)
-        if batch > 1:
-            out = copied_view(b, out, "context.heads", shape)
-        if 1 in (heads, seq):
-            return b.view(out, "attention.view", (batch, seq, heads, head_dim))
-        return contiguous(b, out, "attention.contiguous", (batch, seq, heads, head_dim))
+            with b.frame(values):
+                values = values if layout.v else contiguous(b, values, "v.contiguous")
+                out = batched_product(b, weights, values, "context", shape)
+            if batch > 1:
+                out = copied_view(b, out, "context.heads", shape)
+            if 1 in (heads, seq):
+                return b.view(out, "attention.view", (batch, seq, heads, head_dim))
+            return contiguous(b, out, "attention.contiguous", (batch, seq, heads, head_dim))
 
     def _layout(self, shape: tuple[int, ...], kv_heads: int) -> Layout:
         batch, seq, heads, _ = shape
@@ -118,14 +139,19 @@ class Eager:
             return masked_fill(b, plus_table(b, scores, alibi, "scores.alibi"), mask, "scores.seen")
         return plus_table(b, scores, mask, "scores.masked")
 
-    def _weights(self, b: GraphBuilder, scores: int) -> int:
+    def _weights(self, b: GraphBuilder, scores: int, dtype: DType) -> int:
+        """softmax, cast to the dtype of q: in one expression or, GPT-2's, in two."""
         with b.frame(scores):
             wide = cast(b, scores, DType.FP32, "scores.float") if self.wide_softmax else scores
-            return cast(b, softmax(b, wide, "softmax"), b.dtype, "weights")
+            probabilities = softmax(b, wide, "softmax")
+            if self.wide_softmax:
+                return cast(b, probabilities, dtype, "weights")
+        return cast(b, probabilities, dtype, "weights")
 
 
 def softmax(b: GraphBuilder, x: int, name: str) -> int:
-    """aten::_softmax over the last dim: keeps its result."""
+    """aten::_softmax over the last dim: keeps its result. Autocast: in fp32."""
+    x = in_fp32(b, x, f"{name}.input")
     shape, dtype = b.of(x).shape, b.of(x).dtype
     out = b.value(name, shape, dtype)
     size = b.bytes(out)

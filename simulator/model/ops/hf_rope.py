@@ -26,10 +26,13 @@ def rotary_tables(b: GraphBuilder, positions: int, dim: int) -> tuple[int, int]:
     both = plain(b, "angles.cat", wide, fp32, (angles,))
     with b.frame(angles, both) as frame:
         scaled = []
+        suffix = "" if b.dtype is fp32 else ".scaled"
         for name in ("cos", "sin"):
             raw = plain(b, f"{name}.raw", wide, fp32, (both,))
-            scaled.append(plain(b, f"{name}.scaled", wide, fp32, (raw,)))
+            scaled.append(plain(b, f"{name}{suffix}", wide, fp32, (raw,)))
         frame.bind(*scaled)
+        if b.dtype is fp32:
+            return scaled[0], scaled[1]
         cos, sin = (
             plain(b, name, wide, b.dtype, (source,))
             for name, source in zip(("cos", "sin"), scaled, strict=True)

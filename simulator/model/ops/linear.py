@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from math import prod
 
 from simulator.errors import UnsupportedError
-from simulator.kernels import Gemm
+from simulator.kernels import Elementwise, Gemm
 from simulator.model.builder import GraphBuilder
 from simulator.model.float8 import takes_float8
 from simulator.model.graph import GradTensor, Weight
-from simulator.model.ops.autocast import autocast_mm
+from simulator.model.ops.autocast import Operand, in_16_bits, operand
 from simulator.model.ops.float8 import float8_product
 from simulator.model.ops.lora import adapter_weight, with_adapters
+from simulator.model.ops.mm import mm
 from simulator.model.ops.nf4 import nf4_product
 from simulator.model.rule import Rule
 
@@ -43,7 +46,13 @@ def conv1d(b: GraphBuilder, x: int, name: str, out_features: int) -> int:
     weight = b.weight(f"{name}.weight", (_features(b, x), out_features))
     if weight.nf4 is not None:
         raise UnsupportedError(f"{name}: Conv1D over a 4-bit weight is not supported")
-    return _adapted(b, x, _addmm(b, x, name, weight, out_features, None), name, None)
+    factor = operand(b, f"{name}.weight", weight)
+    source = in_16_bits(b, x, f"{name}.input")
+    added = _bias(b, name, out_features)
+    shape = (*b.of(x).shape[:2], out_features)
+    with _argument(b, x, source):
+        y = _addmm(b, source, name, factor, added, shape)
+    return _adapted(b, x, y, name, None)
 
 
 def _product(
@@ -55,23 +64,31 @@ def _product(
     view: Sequence[int] | None,
     bias: bool = False,
 ) -> int:
-    out_features = weight.shape[0]
-    seen = tuple(view or (*b.of(x).shape[:2], out_features))
+    shape = tuple(view or (*b.of(x).shape[:2], weight.shape[0]))
     if weight.nf4 is not None:
         if bias:
-            b.weight(f"{name}.bias", (out_features,))
-        return nf4_product(b, x, name, weight, weight.nf4, seen)
+            b.weight(f"{name}.bias", weight.shape[:1])
+        return nf4_product(b, x, name, weight, weight.nf4, shape)
     if b.float8 and takes_float8(weight.shape):
         if bias or b.autocast is not None:
             raise UnsupportedError(f"{name}: a float8 linear with a bias, or under autocast")
-        return float8_product(b, x, name, weight, seen)
-    if b.autocast is not None:
-        if bias:
-            raise UnsupportedError(f"{name}: a bias under autocast is not yet supported")
-        return autocast_mm(b, x, name, weight, seen, b.autocast)
-    if bias:
-        return _addmm(b, x, name, weight, out_features, view)
-    return _mm(b, x, name, weight, out_features, view)
+        return float8_product(b, x, name, weight, shape)
+    added = _bias(b, name, weight.shape[0]) if bias else None
+    factor = operand(b, f"{name}.weight", weight)
+    source = in_16_bits(b, x, f"{name}.input")
+    with _argument(b, x, source):
+        if added is None:
+            return _mm(b, source, name, factor, shape)
+        return _addmm(b, source, name, factor, added, shape)
+
+
+def _argument(b: GraphBuilder, x: int, source: int) -> AbstractContextManager[object]:
+    """The caller holds an argument that autocast has cast until the product returns."""
+    return b.frame(x) if source != x else nullcontext()
+
+
+def _bias(b: GraphBuilder, name: str, out_features: int) -> Operand:
+    return operand(b, f"{name}.bias", b.weight(f"{name}.bias", (out_features,)))
 
 
 def _adapted(b: GraphBuilder, x: int, y: int, name: str, view: Sequence[int] | None) -> int:
@@ -92,42 +109,33 @@ def _adapted(b: GraphBuilder, x: int, y: int, name: str, view: Sequence[int] | N
     return with_adapters(b, x, y, name, adapters, down, up)
 
 
-def _mm(
-    b: GraphBuilder,
-    x: int,
-    name: str,
-    weight: Weight,
-    out_features: int,
-    view: Sequence[int] | None,
-) -> int:
+def _mm(b: GraphBuilder, x: int, name: str, factor: Operand, shape: Sequence[int]) -> int:
     """Backward allocates the weight's gradient first: MmBackward0 computes ``mat2`` first."""
-    source = b.of(x)
-    y = b.value(f"{name}.out", view or (*source.shape[:2], out_features), source.dtype)
+    if factor.cast is not None:
+        return mm(b, x, factor.cast, name, shape, saves=(x, factor.cast))
+    y = b.value(f"{name}.out", shape, b.of(x).dtype)
+    forward = _forward(b, x, y, name)
     rule = Rule(name)
-    rule.launch(*_weight_gradient(b, x, name, weight, out_features))
-    rule.launch(*_input_gradient(b, x, name, out_features))
-    b.op(name, "mm", (x,), (y,), _forward(b, x, name, out_features), saves=(x,), rule=rule)
+    rule.launch(*_weight_gradient(x, factor, forward))
+    rule.launch(*_input_gradient(b, x, factor, forward))
+    b.op(name, "mm", (x,), (y,), forward, saves=(x,), rule=rule)
     return y
 
 
 def _addmm(
-    b: GraphBuilder,
-    x: int,
-    name: str,
-    weight: Weight,
-    out_features: int,
-    view: Sequence[int] | None,
+    b: GraphBuilder, x: int, name: str, factor: Operand, added: Operand, shape: Sequence[int]
 ) -> int:
     """AddmmBackward0 computes ``mat1`` before ``mat2``; the engine then sums the bias' gradient."""
-    source = b.of(x)
-    bias = b.weight(f"{name}.bias", (out_features,))
-    y = b.value(f"{name}.out", view or (*source.shape[:2], out_features), source.dtype)
+    y = b.value(f"{name}.out", shape, b.of(x).dtype)
+    forward = _forward(b, x, y, name)
     rule = Rule(name)
-    rule.launch(*_input_gradient(b, x, name, out_features))
-    rule.launch(*_weight_gradient(b, x, name, weight, out_features))
-    size = b.bytes(y)
-    rule.make("bias.grad", bias.shape, source.dtype, weight=bias.name, read=size, reads=())
-    b.op(name, "addmm", (x,), (y,), _forward(b, x, name, out_features), saves=(x,), rule=rule)
+    rule.launch(*_input_gradient(b, x, factor, forward))
+    rule.launch(*_weight_gradient(x, factor, forward))
+    made = added.gradient(forward.dtype, ())
+    summing = Elementwise(name=made.name, kind="copy", read=b.bytes(y), written=made.bytes)
+    rule.launch(summing, made)
+    read = (x, *factor.values)
+    b.op(name, "addmm", (*read, *added.values), (y,), forward, saves=read, rule=rule)
     return y
 
 
@@ -135,51 +143,27 @@ def _features(b: GraphBuilder, x: int) -> int:
     return prod(b.of(x).shape[2:])
 
 
-def _forward(b: GraphBuilder, x: int, name: str, out_features: int) -> Gemm:
-    source = b.of(x)
-    return Gemm(
-        name=name,
-        m=prod(source.shape[:2]),
-        n=out_features,
-        k=_features(b, x),
-        dtype=source.dtype,
-    )
+def _forward(b: GraphBuilder, x: int, y: int, name: str) -> Gemm:
+    tokens, dtype = prod(b.of(x).shape[:2]), b.of(x).dtype
+    return Gemm(name=name, m=tokens, n=_features(b, y), k=_features(b, x), dtype=dtype)
 
 
-def _weight_gradient(
-    b: GraphBuilder, x: int, name: str, weight: Weight, out_features: int
-) -> tuple[Gemm, GradTensor]:
-    source = b.of(x)
-    kernel = Gemm(
-        name=f"{name}.wgrad",
-        m=out_features,
-        n=_features(b, x),
-        k=prod(source.shape[:2]),
-        dtype=source.dtype,
-    )
-    made = GradTensor(
-        name=f"{name}.weight.grad",
-        shape=weight.shape,
-        dtype=source.dtype,
-        weight=weight.name,
-        reads=(x,),
-    )
-    return kernel, made
+def _weight_gradient(x: int, factor: Operand, forward: Gemm) -> tuple[Gemm, GradTensor]:
+    m, n, k = forward.n, forward.k, forward.m
+    kernel = replace(forward, name=f"{forward.name}.wgrad", m=m, n=n, k=k)
+    return kernel, factor.gradient(forward.dtype, (x,))
 
 
 def _input_gradient(
-    b: GraphBuilder, x: int, name: str, out_features: int
+    b: GraphBuilder, x: int, factor: Operand, forward: Gemm
 ) -> tuple[Gemm, GradTensor]:
-    source = b.of(x)
-    kernel = Gemm(
-        name=f"{name}.dgrad",
-        m=prod(source.shape[:2]),
-        n=_features(b, x),
-        k=out_features,
-        dtype=source.dtype,
-    )
+    kernel = replace(forward, name=f"{forward.name}.dgrad", n=forward.k, k=forward.n)
     made = GradTensor(
-        name=f"{name}.grad_input", shape=source.shape, dtype=source.dtype, value=x, reads=()
+        name=f"{forward.name}.grad_input",
+        shape=b.of(x).shape,
+        dtype=forward.dtype,
+        value=x,
+        reads=factor.values,
     )
     return kernel, made
 

@@ -6,13 +6,14 @@ from simulator.dtypes import DType
 from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import BackwardStep, GradTensor, Weight
+from simulator.model.ops.autocast import in_fp32
 from simulator.model.ops.elementwise import cast
 from simulator.model.ops.norm_parts import (
     inverse_rms,
     scale_by,
     weighted,
+    weighted_by_one_plus,
     weighted_wide,
-    widened_weight,
 )
 from simulator.model.rule import Rule
 
@@ -95,13 +96,14 @@ def gemma_rms_norm(b: GraphBuilder, x: int, name: str) -> int:
         copy = cast(b, x, DType.FP32, f"{name}.float")
         factor, _ = inverse_rms(b, copy, name)
         normed = scale_by(b, copy, factor, f"{name}.normed")
-        product = scale_by(b, normed, widened_weight(b, weight, name), f"{name}.weighted")
+        product = weighted_by_one_plus(b, normed, weight, name)
         with b.frame(product):
             return cast(b, product, b.of(x).dtype, f"{name}.out")
 
 
 def layer_norm(b: GraphBuilder, x: int, name: str, *, bias: bool = True) -> int:
-    """aten::native_layer_norm: keeps x and fp32 mean and rstd, one a row."""
+    """aten::native_layer_norm: keeps x and fp32 mean and rstd, one a row. Autocast: in fp32."""
+    x = in_fp32(b, x, f"{name}.input")
     shape, dtype = b.of(x).shape, b.of(x).dtype
     affine = [b.weight(f"{name}.weight", shape[-1:])]
     if bias:

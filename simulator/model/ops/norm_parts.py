@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from math import prod
 
-from simulator.dtypes import DType
+from simulator.dtypes import DType, wider
 from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import Weight
+from simulator.model.ops.plain import plain
 from simulator.model.ops.pointwise import power, shift
 from simulator.model.rule import Rule
 
@@ -40,24 +41,22 @@ def _rsqrt(b: GraphBuilder, x: int, name: str) -> int:
     return out
 
 
-def scale_by(b: GraphBuilder, x: int, factor: int, name: str) -> int:
+def scale_by(b: GraphBuilder, x: int, factor: int, name: str, *, weight: str | None = None) -> int:
     """x · factor, one factor a row or a column, in the factor's dtype: keeps both.
 
     MulBackward0 makes the factor's full-size product first, x's gradient (and casts it if x is
-    narrower), then sums the product.
+    narrower), then sums the product. ``weight``: that sum is this parameter's gradient.
     """
     shape, dtype = b.of(x).shape, b.of(factor).dtype
     out = b.value(name, shape, dtype)
     size = b.bytes(out)
     rule = Rule(name)
-    product = rule.make("product", shape, dtype, read=2 * size, toward=factor)
-    if b.of(x).dtype is dtype:
-        rule.make("grad_input", shape, dtype, value=x, reads=(factor,))
-    else:
-        wide = rule.make("grad_input.wide", shape, dtype, toward=x)
-        rule.make("grad_input", shape, b.of(x).dtype, value=x, read=size, reads=(factor,))
-        rule.free(wide)
-    rule.make("sum", b.of(factor).shape, dtype, value=factor, read=size, reads=(x,))
+    target = factor if weight is None else None
+    product = rule.make("product", shape, dtype, read=2 * size, toward=weight or factor)
+    rule.promoted("grad_input", dtype, value=x, known=b.of(x), read=size, reads=(factor,))
+    rule.settle()
+    column = b.of(factor).shape
+    rule.make("sum", column, dtype, value=target, weight=weight, read=size, reads=(x,))
     rule.free(product)
     kernel = Elementwise(name=name, kind="copy", read=b.bytes(x), written=size)
     b.op(name, "mul", (x, factor), (out,), kernel, saves=(x, factor), rule=rule)
@@ -82,31 +81,39 @@ def weighted_wide(b: GraphBuilder, x: int, weight: Weight, name: str) -> int:
 
 
 def weighted(b: GraphBuilder, x: int, weight: Weight, name: str) -> int:
-    """weight · x in x's dtype (Hugging Face): keeps x, whose gradient comes first."""
-    shape, dtype = b.of(x).shape, b.of(x).dtype
+    """weight · x in the wider dtype (Hugging Face): keeps x, whose gradient comes first."""
+    known = b.of(x)
+    shape, dtype = known.shape, wider(known.dtype, b.dtype)
     out = b.value(name, shape, dtype)
-    size = b.bytes(x)
+    size = b.bytes(out)
     rule = Rule(name)
-    rule.make("grad_input", shape, dtype, value=x, reads=())
-    product = rule.make("product", shape, dtype, read=2 * size, toward=weight.name)
+    rule.promoted("grad_input", dtype, value=x, known=known, read=size, reads=())
+    product = rule.make("product", shape, dtype, read=size + b.bytes(x), toward=weight.name)
     rule.make("weight.grad", weight.shape, dtype, weight=weight.name, read=size)
     rule.free(product)
-    kernel = Elementwise(name=name, kind="copy", read=size, written=size)
+    rule.settle()
+    kernel = Elementwise(name=name, kind="copy", read=b.bytes(x), written=size)
     b.op(name, "mul", (x,), (out,), kernel, saves=(x,), rule=rule)
     return out
 
 
-def widened_weight(b: GraphBuilder, weight: Weight, name: str) -> int:
-    """1 + weight.float() (Gemma): a small fp32 tensor whose gradient is cast back."""
-    fp32 = DType.FP32
+def weighted_by_one_plus(b: GraphBuilder, x: int, weight: Weight, name: str) -> int:
+    """fp32 x · (1 + weight.float()) (Gemma): keeps x and the sum, a small fp32 tensor.
+
+    The gradient is cast back to the weight's dtype; an fp32 weight is read itself, and its
+    gradient is what the product's node has summed.
+    """
+    fp32, label = DType.FP32, f"{name}.weight.float"
     size = weight.numel * 4
-    label = f"{name}.weight.float"
+    if b.dtype is fp32:
+        factor = plain(b, f"{name}.plus_one", weight.shape, fp32)
+        return scale_by(b, x, factor, f"{name}.weighted", weight=weight.name)
     wide = b.value(label, weight.shape, fp32)
     rule = Rule(label)
     rule.make("weight.grad", weight.shape, b.dtype, weight=weight.name, read=size)
     kernel = Elementwise(name=label, kind="copy", read=size // 2, written=size)
     b.op(label, "cast", (), (wide,), kernel, rule=rule)
-    return shift(b, wide, f"{name}.plus_one")
+    return scale_by(b, x, shift(b, wide, f"{name}.plus_one"), f"{name}.weighted")
 
 
 def _rows(b: GraphBuilder, x: int) -> tuple[int, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from simulator.dtypes import DType
+from simulator.dtypes import DType, wider
 from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
+from simulator.model.ops.autocast import in_fp32
 from simulator.model.rule import Rule
 
 
@@ -45,7 +46,11 @@ def shift(b: GraphBuilder, x: int, name: str) -> int:
 
 
 def power(b: GraphBuilder, x: int, name: str) -> int:
-    """x to a constant: PowBackward0 makes grad · (exponent · x.pow(exponent - 1))."""
+    """x to a constant, in fp32 under autocast.
+
+    PowBackward0 makes grad · (exponent · x.pow(exponent - 1)).
+    """
+    x = in_fp32(b, x, f"{name}.input")
     shape, dtype = b.of(x).shape, b.of(x).dtype
     out = b.value(name, shape, dtype)
     size = b.bytes(out)
@@ -74,21 +79,22 @@ def dropout(b: GraphBuilder, x: int, name: str, probability: float) -> int:
 
 
 def times_table(b: GraphBuilder, x: int, table: int, name: str) -> int:
-    """x · table, broadcast, where the table needs no gradient: keeps the table alone."""
-    shape, dtype = b.of(x).shape, b.of(x).dtype
-    out = b.value(name, shape, dtype)
+    """x · table, broadcast, in the wider dtype; the table needs no gradient, and is kept alone."""
+    known, dtype = b.of(x), wider(b.of(x).dtype, b.of(table).dtype)
+    out = b.value(name, known.shape, dtype)
     size = b.bytes(out)
     rule = Rule(name, "rope")
-    rule.make("grad", shape, dtype, value=x, read=size + b.bytes(table))
-    kernel = Elementwise(name=name, kind="rope", read=size + b.bytes(table), written=size)
+    read = size + b.bytes(table)
+    rule.promoted("grad", dtype, value=x, known=known, read=read, reads=(table,))
+    rule.settle()
+    kernel = Elementwise(name=name, kind="rope", read=b.bytes(x) + b.bytes(table), written=size)
     b.op(name, "mul", (x, table), (out,), kernel, saves=(table,), rule=rule)
     return out
 
 
 def plus_table(b: GraphBuilder, x: int, table: int, name: str) -> int:
     """x + table, broadcast, in the wider dtype: a cast of the gradient if that is not x's."""
-    known, wide = b.of(x), b.of(table).dtype
-    dtype = wide if wide.itemsize > known.dtype.itemsize else known.dtype
+    known, dtype = b.of(x), wider(b.of(x).dtype, b.of(table).dtype)
     out = b.value(name, known.shape, dtype)
     size = b.bytes(out)
     kernel = Elementwise(name=name, kind="copy", read=b.bytes(x) + b.bytes(table), written=size)

@@ -7,8 +7,10 @@ another order than the projection's makes ``reshape`` in backward copy it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import prod
 
+from simulator.dtypes import wider
 from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.rule import Rule
@@ -52,11 +54,20 @@ def split(b: GraphBuilder, x: int, name: str, shapes: dict[str, Sequence[int]]) 
 
 
 def concat(b: GraphBuilder, parts: Sequence[int], name: str, shape: Sequence[int]) -> int:
-    """torch.cat: keeps nothing; each part's gradient is a view of the incoming one."""
-    out = b.value(name, shape, b.of(parts[0]).dtype)
+    """torch.cat, in the widest part's dtype: keeps nothing.
+
+    Each part's gradient is a view of the incoming one, or a cast of it to the part's own dtype.
+    """
+    dtype = reduce(wider, (b.of(part).dtype for part in parts))
+    out = b.value(name, shape, dtype)
     size = b.bytes(out)
     kernel = Elementwise(name=name, kind="copy", read=size, written=size)
-    b.op(name, "cat", parts, (out,), kernel, passes=parts)
+    rule = Rule(name)
+    for number, part in enumerate(parts):
+        if b.of(part).dtype is not dtype:
+            rule.make(f"grad_{number}", b.of(part).shape, b.of(part).dtype, value=part)
+    passes = [part for part in parts if b.of(part).dtype is dtype]
+    b.op(name, "cat", parts, (out,), kernel, passes=passes, rule=rule)
     return out
 
 

@@ -62,6 +62,8 @@ def shelf_of(case: Case) -> Shelf:
         return Shelf(DATA / "float8_runs.json.gz")
     if case.lora or case.freeze:
         return Shelf(DATA / "fine_tuning_runs.json.gz")
+    if case.model.startswith(HUGGING_FACE) and case.autocast:
+        return Shelf(DATA / "recorded_hf_autocast.json.gz", "runs")
     if case.model.startswith(HUGGING_FACE):
         return Shelf(DATA / "recorded_hf_fsdp2.json.gz", "runs")
     return Shelf(DATA / "fsdp2_runs.json.gz")
@@ -96,7 +98,8 @@ def merge(cases: dict[str, Case]) -> dict[str, Change]:
     touched: dict[Shelf, dict[str, Any]] = {}
     for shelf in {shelf_of(case) for case in cases.values()}:
         content = shelf.read()
-        for name in sorted(shelf.runs(content).keys() - cases.keys()):
+        here = {name for name, case in cases.items() if shelf_of(case) == shelf}
+        for name in sorted(shelf.runs(content).keys() - here):
             del shelf.runs(content)[name]
             changes[name], touched[shelf] = Change.GONE, content
     for name, case in cases.items():

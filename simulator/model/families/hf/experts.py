@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from simulator.dtypes import DType
+from simulator.errors import UnsupportedError
 from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
 from simulator.model.ops.elementwise import cast, mul, silu
@@ -22,7 +23,13 @@ from simulator.model.ops.views import select, split
 
 
 def routed_experts(b: GraphBuilder, config: ModelConfig, x: int, weights: int, choices: int) -> int:
-    """x[b, s, h] through the experts that ``choices``[b, s, k] name, weighed and summed."""
+    """x[b, s, h] through the experts that ``choices``[b, s, k] name, weighed and summed.
+
+    Raises:
+        UnsupportedError: under autocast.
+    """
+    if b.autocast is not None:
+        raise UnsupportedError("routed experts under autocast are not supported")
     run = one_by_one if config.experts_implementation == "eager" else all_at_once
     return run(b, config, x, weights, choices)
 

@@ -50,11 +50,14 @@ def _start(b: GraphBuilder, config: ModelConfig, shape: Shape) -> Started:
 def _block(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> int:
     _register_in_order(b, config)
     with b.frame() as frame:
-        mixed = _attention(b, config, shape, layer_norm(b, x, "ln_1"))
-        x1 = add(b, mixed, x, "attention.residual")
+        normed = layer_norm(b, x, "ln_1")
+        with b.frame(normed):
+            mixed = _attention(b, config, shape, normed)
+            x1 = add(b, mixed, x, "attention.residual")
         b.module = "layers.*.mlp"
-        mapped = _mlp(b, config, layer_norm(b, x1, "ln_2"))
-        frame.bind(mixed, x1, mapped)
+        normed = layer_norm(b, x1, "ln_2")
+        mapped = _mlp(b, config, normed)
+        frame.bind(mixed, x1, normed, mapped)
         return add(b, x1, mapped, "mlp.residual")
 
 

@@ -55,13 +55,15 @@ def _start(b: GraphBuilder, config: ModelConfig, shape: Shape) -> Started:
 def _block(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> int:
     _register_in_order(b, config)
     with b.frame() as frame:
-        mixed = _attention(b, config, shape, layer_norm(b, x, "norm_1", bias=False))
-        frame.bind(mixed)
-        dropped = dropout(b, mixed, "attn.dropout", config.dropout)
-        x1 = add(b, dropped, x, "attention.residual")
-        b.module = "layers.*.mlp"
-        frame.bind(x1)
-        return _mlp(b, config, layer_norm(b, x1, "norm_2", bias=False), x1)
+        first = layer_norm(b, x, "norm_1", bias=False)
+        with b.frame(first):
+            mixed = _attention(b, config, shape, first)
+            dropped = dropout(b, mixed, "attn.dropout", config.dropout)
+            x1 = add(b, dropped, x, "attention.residual")
+            b.module = "layers.*.mlp"
+            second = layer_norm(b, x1, "norm_2", bias=False)
+        frame.bind(mixed, x1, second)
+        return _mlp(b, config, second, x1)
 
 
 def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> int:

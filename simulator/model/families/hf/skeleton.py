@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from simulator.errors import UnsupportedError
 from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import BLOCK, Buffer, Decoder, Shape
@@ -45,13 +44,7 @@ class Family:
     not_passed: frozenset[str] = frozenset()
 
     def __call__(self, config: ModelConfig, shape: Shape) -> Decoder:
-        """The graphs of one model for one micro-batch.
-
-        Raises:
-            UnsupportedError: under autocast.
-        """
-        if shape.autocast is not None:
-            raise UnsupportedError("autocast with style 'hf' is not supported, 'torchtitan' is")
+        """The graphs of one model for one micro-batch."""
         embedding = self._embedding(config, shape)
         return Decoder(
             embedding=embedding,
@@ -123,5 +116,6 @@ def _lent(embedding: Graph) -> list[Value]:
 
 def _loss(config: ModelConfig, shape: Shape) -> Graph:
     b = GraphBuilder("loss", shape.dtype)
-    logits = b.value("logits", (shape.batch, shape.seq, config.vocab))
+    dtype = shape.autocast or shape.dtype
+    logits = b.value("logits", (shape.batch, shape.seq, config.vocab), dtype)
     return b.build(input=logits, output=causal_lm_loss(b, logits))

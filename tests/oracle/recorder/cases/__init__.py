@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recorder.case import Case
+from recorder.cases.autocast import HUGGING_FACE_AUTOCAST
 from recorder.cases.fine_tuning import FINE_TUNING
 from recorder.cases.float8 import FLOAT8
 from recorder.cases.hostile import HOSTILE
@@ -19,6 +20,7 @@ MERGED: dict[str, Case] = {
     **OPTIMIZERS,
     **HUGGING_FACE,
     **HOSTILE_HUGGING_FACE,
+    **HUGGING_FACE_AUTOCAST,
     **FINE_TUNING,
     **FLOAT8,
 }

@@ -56,7 +56,6 @@ HOSTILE_HUGGING_FACE = {
     ),
     "qwen2.5_0.5b_every2_noearly_prefetch1": _hf(ac="selective_2_noearly", prefetch_fwd=1, **_TINY),
     "qwen2.5_0.5b_fp32_eager": _hf(attn="eager", **AS_STORED, **_TINY),
-    "qwen2.5_0.5b_autocast_full": _hf(autocast=True, ac="full", **AS_STORED, **_TINY),
     "gpt2_ws7_clip_foreach_full_noearly": _hf(
         ws=7, clip=True, opt="adamw_foreach", ac="full_noearly", **_GPT2
     ),
@@ -64,7 +63,6 @@ HOSTILE_HUGGING_FACE = {
     "gpt2_eager_offload_bf16": _hf(
         attn="eager", cpu_offload=True, opt=None, reduce_dtype="bf16", **_GPT2
     ),
-    "gpt2_autocast": _hf(autocast=True, **AS_STORED, **_GPT2),
     "mpt_7b_eager_ga3_nosync": _hf(
         model="mpt-7b", seq=256, attn="eager", grad_accum=3, ga_sync=False, ac="full"
     ),

@@ -85,7 +85,8 @@ def attention(
     """Flash for half precision without a mask, else efficient; math where neither can."""
     if torch.is_autocast_enabled("cuda") and Backend.chosen != "math":
         dtype = torch.get_autocast_dtype("cuda")
-        query, key, value = (tensor.to(dtype) for tensor in (query, key, value))
+        # the compiler evaluates the casts of a call from its last argument to its first
+        value, key, query = (tensor.to(dtype) for tensor in (value, key, query))
     grouped = enable_gqa and key.shape[1] != query.shape[1]
     half = attn_mask is None and query.dtype in _HALF
     if Backend.chosen == "flash" and half:
