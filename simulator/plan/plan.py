@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from simulator.dtypes import DType
 from simulator.fine_tuning import FineTuning
+from simulator.plan.versions import NEWEST_FSDP2, Fsdp2Rules
 
 FP8_GATHERED = "tensorwise-all-gather"
 """torchao's tensorwise float8 linears whose weights FSDP2 gathers in float8."""
@@ -50,6 +51,7 @@ class Fsdp:
     reshard_after_backward: bool = True
     sync_every_micro_batch: bool = True
     forward_prefetch: int = 0
+    rules: Fsdp2Rules = NEWEST_FSDP2
 
     def reshards_to(self, shard: int) -> bool | int:
         """``reshard_after_forward`` over ``shard`` ranks: 1 is False, all of them is True.

@@ -9,6 +9,9 @@ Version = tuple[int, int]
 OLDEST_TORCH: Version = (2, 4)
 """FSDP2 (``torch.distributed._composable.fsdp.fully_shard``) came with it."""
 
+NEWEST_TORCH: Version = (2, 14)
+"""The newest release whose FSDP2 was read for the rules below."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
@@ -69,7 +72,148 @@ RULES: dict[str, Rule] = {
         change="torchtitan 2025: the last block reshards after forward too",
     ),
 }
-"""By dotted key of the scenario."""
+"""Defaults, by dotted key of the scenario."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fsdp2Rules:
+    """What FSDP2 does to its buffers: each differs between releases, see ``FSDP2``.
+
+    ``keeps_reduce_input``: the input of a reduce-scatter is of the compute stream and stays until
+    the next one; else it is of the reduce-scatter's stream and goes when that is issued.
+    ``casts_together``: shards are cast into one buffer, else into one each. ``retains_all_reduce``:
+    a replica's sum in the reduced dtype stays until backward ends. ``holds_last_gradient``: the
+    last gradient copied in goes after the reduction is issued, else with the others;
+    ``holds_last_gradient_alone``: so too where one rank shards. ``gathers_alone``: a rank that
+    shards with no other gathers like any. ``records_streams``: NCCL's process group marks what it
+    sends and receives for its own stream, so that a freed block stays active until that has passed.
+    """
+
+    keeps_reduce_input: bool = True
+    casts_together: bool = True
+    retains_all_reduce: bool = True
+    holds_last_gradient: bool = True
+    holds_last_gradient_alone: bool = False
+    gathers_alone: bool = False
+    records_streams: bool = False
+
+
+NEWEST_FSDP2 = Fsdp2Rules()
+
+FSDP2: dict[str, Rule] = {
+    "keeps_reduce_input": Rule(
+        before=False,
+        since=True,
+        torch=(2, 5),
+        date="2024-10-17",
+        change="torch 2.5: ReduceScatterState; its input is allocated on the current stream",
+    ),
+    "casts_together": Rule(
+        before=False,
+        since=True,
+        torch=(2, 5),
+        date="2024-10-17",
+        change="torch 2.5: _get_param_all_gather_inputs casts by one foreach copy",
+    ),
+    "retains_all_reduce": Rule(
+        before=False,
+        since=True,
+        torch=(2, 6),
+        date="2025-01-29",
+        change="torch 2.6: AllReduceState (pytorch#140044)",
+    ),
+    "holds_last_gradient": Rule(
+        before=False,
+        since=True,
+        torch=(2, 6),
+        date="2025-01-29",
+        change="torch 2.6: shard_placement_fn; foreach_reduce loops over the gradients",
+    ),
+    "gathers_alone": Rule(
+        before=True,
+        since=False,
+        torch=(2, 9),
+        date="2025-10-15",
+        change="torch 2.9: world size 1 copies its shards instead of gathering them",
+    ),
+    "holds_last_gradient_alone": Rule(
+        before=True,
+        since=False,
+        torch=(2, 10),
+        date="2026-01-21",
+        change="torch 2.10: foreach_reduce loops over the gradients of several ranks only",
+    ),
+    "records_streams": Rule(
+        before=True,
+        since=False,
+        torch=(2, 8),
+        date="2025-08-06",
+        change="torch 2.8: ProcessGroupNCCL keeps tensors on a shelf (TensorShelf)",
+    ),
+}
+"""Lifetimes of FSDP2's buffers, by field of ``Fsdp2Rules``.
+
+Read in each release from 2.4 to 2.14: torch/distributed/_composable/fsdp/ until 2.5, since then
+torch/distributed/fsdp/_fully_shard/, in ``_fsdp_collectives.py`` and ``_fsdp_param_group.py``;
+the last in ProcessGroupNCCL.hpp.
+"""
+
+FSDP2_CAN: dict[str, Rule] = {
+    "several modules in one unit": Rule(
+        before=False,
+        since=True,
+        torch=(2, 5),
+        date="2024-10-17",
+        change="torch 2.5: fully_shard takes a list of modules",
+    ),
+    "set_modules_to_forward_prefetch": Rule(
+        before=False,
+        since=True,
+        torch=(2, 5),
+        date="2024-10-17",
+        change="torch 2.5: set_modules_to_forward_prefetch",
+    ),
+    "frozen parameters of another dtype": Rule(
+        before=False,
+        since=True,
+        torch=(2, 8),
+        date="2025-08-06",
+        change="torch 2.8: one dtype is asked of a unit's trained parameters only",
+    ),
+}
+"""What ``fully_shard`` refused before a release."""
+
+UNMODELLED: dict[str, Rule] = {
+    "a unit without trained parameters keeps the last reduce-scatter's input": Rule(
+        before=True,
+        since=False,
+        torch=(2, 12),
+        date="2026-05-13",
+        change="torch 2.12: post_backward recycles inputs before it looks for gradients",
+    ),
+    "what backward gathered for frozen units stays through the optimizer": Rule(
+        before=True,
+        since=False,
+        torch=(2, 6),
+        date="2025-01-29",
+        change="torch 2.6: finalize_backward drops a gathering that was for nothing",
+    ),
+}
+"""What releases did with frozen units that the simulation doesn't follow."""
+
+
+def fsdp2_rules(software: Software) -> Fsdp2Rules:
+    """How long FSDP2's buffers live under ``software``.
+
+    >>> fsdp2_rules(Software(torch=(2, 4))).keeps_reduce_input
+    False
+    >>> fsdp2_rules(Software()) == Fsdp2Rules()
+    True
+    """
+    found = {name: bool(rule.value(software)) for name, rule in FSDP2.items()}
+    held = found["holds_last_gradient"]
+    found["holds_last_gradient_alone"] &= held
+    return Fsdp2Rules(**found)
 
 
 def default_of(key: str, software: Software) -> tuple[str | bool, str]:

@@ -10,10 +10,12 @@ from simulator.lowering.lower import decoder_of
 from simulator.lowering.policy import parse_save
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Plan
+from simulator.plan.versions import Software
 from simulator.scenario.node import Map, Scalar, find
+from simulator.scenario.releases import release_warnings
 
 
-def warnings_of(tree: Map, model: ModelConfig, plan: Plan) -> tuple[str, ...]:
+def warnings_of(tree: Map, model: ModelConfig, plan: Plan, software: Software) -> tuple[str, ...]:
     """A warning for each setting that the rest of the scenario leaves without effect.
 
     Only what is written, and is not the default, is a setting. Beside them: what is asked for and
@@ -31,7 +33,7 @@ def warnings_of(tree: Map, model: ModelConfig, plan: Plan) -> tuple[str, ...]:
         for key, harmless, why in found
         if _asks(tree, tuple(key.split(".")), harmless)
     )
-    dead = (*dead, *_never_called(model, plan))
+    dead = (*dead, *_never_called(model, plan), *release_warnings(model, plan, software))
     precision = plan.training.precision
     if DType.FP16 in (precision.parameters, precision.compute, precision.reduce):
         return (*dead, "training.precision: fp16 needs a loss scaler; no loss scaling is simulated")

@@ -89,7 +89,7 @@ def resolve_document(
         measured=resolve_measured(sections.measured),
         software=software,
         what_if=what_if,
-        warnings=warnings_of(tree, parts.model, parts.plan),
+        warnings=warnings_of(tree, parts.model, parts.plan, software),
         source=source,
         directory=directory,
         document=document,

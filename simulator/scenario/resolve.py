@@ -14,6 +14,7 @@ from simulator.scenario.catalogue import Catalogue
 from simulator.scenario.limits import check_size
 from simulator.scenario.mistakes import Mistakes
 from simulator.scenario.node import Map, Plain
+from simulator.scenario.releases import check_release
 from simulator.scenario.resolve_mesh import resolve_mesh, usual_wrap, world_size
 from simulator.scenario.resolve_model import Shaped, resolve_model
 from simulator.scenario.resolve_training import (
@@ -81,6 +82,7 @@ def resolve(
     plan = Plan(parallelism=mesh, training=training, offload_parameters=offload)
     config = with_attention(shaped.config, training.attention)
     _check_wrap(config, plan, tree, mistakes)
+    check_release(plan, software, tree, mistakes)
     derived = _derived(sections, software, shaped, mesh, training)
     return Parts(model=config, cluster=cluster, plan=plan, derived=derived)
 

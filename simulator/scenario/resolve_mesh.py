@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Fsdp, Parallelism
-from simulator.plan.versions import Software, default_of
+from simulator.plan.versions import Software, default_of, fsdp2_rules
 from simulator.scenario.mistakes import Mistakes
 from simulator.scenario.node import Map
 from simulator.scenario.scenario import ClusterSpec
@@ -107,4 +107,5 @@ def _fsdp(section: FsdpSection, wrap: str, software: Software) -> Fsdp:
         reshard_after_backward=section.reshard_after_backward,
         sync_every_micro_batch=section.sync_every_micro_batch,
         forward_prefetch=section.forward_prefetch,
+        rules=fsdp2_rules(software),
     )

@@ -82,11 +82,34 @@ def test_versions_pick_defaults_and_say_so(load_text: Load) -> None:
     fsdp = old.plan.parallelism.fsdp
     assert (old.model.rms_norm, fsdp.wrap, fsdp.reshard_last_block) == ("composite", "block", False)
     assert old.origins["model.rms_norm"][1].startswith("before torch 2.9")
-    assert load_text(TINY, ["as_of=2025-12"]).plan == load_text(TINY).plan
+    assert load_text(TINY, ["as_of=2026-02"]).plan == load_text(TINY).plan
     named = load_text(TINY, ["as_of=2024-12", "software.torch=2.10"])
     assert named.software.torch == (2, 10)
     assert named.model.rms_norm == "fused"
     assert load_text(TINY, ["as_of=2024-12", "model.rms_norm=fused"]).model.rms_norm == "fused"
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (["parallelism.fsdp.wrap=torchtitan"], "several modules in one unit"),
+        (["parallelism.fsdp.forward_prefetch=1"], "set_modules_to_forward_prefetch"),
+    ],
+)
+@pytest.mark.parametrize("when", ["software.torch=2.4", "as_of=2024-08"])
+def test_what_a_release_cannot_do_is_refused(
+    load_text: Load, when: str, sets: list[str], words: str
+) -> None:
+    with pytest.raises(ScenarioError, match=f"asks for {words}, which came with torch 2.5"):
+        load_text(TINY, [when, *sets])
+    load_text(TINY, ["software.torch=2.5", *sets])
+
+
+def test_what_a_release_does_that_is_not_simulated_is_said(load_text: Load) -> None:
+    frozen = "training.fine_tuning={method: full, freeze: [embed]}"
+    for torch, count in (("2.5", 3), ("2.7", 2), ("2.11", 1), ("2.12", 0), ("2.15", 1)):
+        found = load_text(TINY, [f'software.torch="{torch}"', frozen]).warnings
+        assert sum(text.startswith("software") for text in found) == count, found
 
 
 @pytest.mark.parametrize("key", RULES)

@@ -14,14 +14,18 @@ from simulator.model.ops.elementwise import cast
 def rotate(b: GraphBuilder, q: int, k: int) -> tuple[int, int]:
     """Rotate q[b, s, heads, d] and k[b, s, kv_heads, d] in fp32 and cast back.
 
-    Both fp32 copies are made first; the frequencies are a buffer, not a saved activation.
+    Both are turned before either is cast; the frequencies are a buffer, not a saved activation.
+    Source: torchtitan, torchtitan/models/common/rope.py, ``ComplexRoPE.apply_rotary_emb``.
     """
     dtype = b.of(q).dtype
     with b.frame(q, k) as frame:
         wide = [cast(b, x, DType.FP32, f"{n}.float") for x, n in ((q, "q"), (k, "k"))]
         frame.bind(*wide)
-        q_rotated = cast(b, _multiply(b, wide[0], "q"), dtype, "q.rotated")
-        k_rotated = cast(b, _multiply(b, wide[1], "k"), dtype, "k.rotated")
+        turned = [_multiply(b, x, n) for x, n in zip(wide, "qk", strict=True)]
+        frame.bind(*turned)
+        q_rotated, k_rotated = (
+            cast(b, x, dtype, f"{n}.rotated") for x, n in zip(turned, "qk", strict=True)
+        )
     return q_rotated, k_rotated
 
 

@@ -21,10 +21,10 @@ class Gather:
     def unshard(self, w: BlockWriter, group: Group, kept: int | None = None) -> None:
         """``foreach_all_gather``: cast, copy in, gather; the input is a slice of the output.
 
-        Alone in the world a group has nothing to gather. ``kept``: gather the slices that forward
-        left over so many ranks.
+        Alone in the world a group has nothing to gather, though older releases make the buffer all
+        the same. ``kept``: gather the slices that forward left over so many ranks.
         """
-        if self.s.world == 1:
+        if not self.s.gathers:
             return
         ranks = kept or self.s.world
         size = self.s.gathered_bytes(group)
@@ -44,16 +44,17 @@ class Gather:
         w.launch(copy("all_gather.copy_in", local, local), group.first, COPY_IN)
         w.free_all(reversed(inputs))
         w.wait_stream((Stream.ALL_GATHER,), COPY_IN)
-        w.collective(
-            Collective(
-                kind="all_gather",
-                bytes=size,
-                group="dp_shard" if kept is None else f"dp_shard:{kept}",
-                stream=Stream.ALL_GATHER,
-                name=f"all_gather {{{group.role}}}",
-                module=group.first,
+        if ranks > 1:
+            w.collective(
+                Collective(
+                    kind="all_gather",
+                    bytes=size,
+                    group="dp_shard" if kept is None else f"dp_shard:{kept}",
+                    stream=Stream.ALL_GATHER,
+                    name=f"all_gather {{{group.role}}}",
+                    module=group.first,
+                )
             )
-        )
         w.record(w.event(group.role, "all_gathered"), Stream.ALL_GATHER)
 
     def _inputs(self, w: BlockWriter, group: Group, kept: int | None) -> list[int]:
@@ -61,6 +62,10 @@ class Gather:
         if self.s.offload:
             return [self._upload(w, member) for member in group.members]
         float8 = cast_shards(w, self.s, group)
+        if not self.s.rules.casts_together:
+            # a slice has the computed dtype already
+            alike = [] if kept else [m for m in group.members if self.s.casts_one(m.shard.weight)]
+            return [*float8, *(self._cast(w, member) for member in alike)]
         # one flat buffer for all else that is cast, filled by a foreach copy (``use_foreach_copy``)
         cast = sum(m.shard.padded for m in group.members if self.s.casts_one(m.shard.weight))
         numel = cast // (kept or self.s.world)
@@ -73,10 +78,20 @@ class Gather:
         w.launch(copy("all_gather.cast", read, local), group.first, COPY_IN)
         return [*float8, slot]
 
+    def _cast(self, w: BlockWriter, member: Member) -> int:
+        """``FSDPParam.all_gather_inputs``: one shard in the computed dtype."""
+        shard, module = member.shard, member.shard.weight.module
+        compute, stored = self.s.compute_of(shard.weight), self.s.stored_of(shard.weight)
+        cast = flat(f"{member.name}.cast", shard.numel, compute, Category.ALL_GATHER, module)
+        slot = w.alloc(cast, COPY_IN)
+        size = shard.numel * stored.itemsize
+        w.launch(copy("all_gather.cast", size, cast.requested), module, COPY_IN)
+        return slot
+
     def _upload(self, w: BlockWriter, member: Member) -> int:
         """CPU offload: a shard goes to the device in its stored dtype and is cast there."""
         shard, module = member.shard, member.shard.weight.module
-        stored, compute = self.s.stored_of(shard.weight), self.s.compute_of(shard.weight)
+        stored = self.s.stored_of(shard.weight)
         upload = flat(f"{member.name}.upload", shard.numel, stored, Category.ALL_GATHER, module)
         slot = w.alloc(upload, COPY_IN)
         size = upload.requested
@@ -87,18 +102,16 @@ class Gather:
         )
         if not self.s.casts:
             return slot
-        cast = flat(f"{member.name}.cast", shard.numel, compute, Category.ALL_GATHER, module)
-        cast_slot = w.alloc(cast, COPY_IN)
-        w.launch(copy("all_gather.cast", size, cast.requested), module, COPY_IN)
+        cast = self._cast(w, member)
         w.free(slot)
-        return cast_slot
+        return cast
 
     def copy_out(self, w: BlockWriter, group: Group, *, sliced: bool = False) -> None:
         """``foreach_all_gather_copy_out``: one storage a parameter, filled by one split copy.
 
         ``sliced``: the slices that forward had kept go once the parameters are whole.
         """
-        if self.s.world == 1:
+        if not self.s.gathers:
             self._copy_local(w, group)
         else:
             w.wait(w.event(group.role, "all_gathered"), Stream.COMPUTE)
@@ -111,7 +124,7 @@ class Gather:
     def _copy_local(self, w: BlockWriter, group: Group) -> None:
         """World size 1: each parameter is cast and copied; a cast lives until the next is made.
 
-        ``wait_for_unshard`` in torch 2.13.
+        ``wait_for_unshard`` since torch 2.9.
         """
         before = None
         for member in group.members:
@@ -140,7 +153,7 @@ class Gather:
 
     def drop_gathered(self, w: BlockWriter, role: str) -> None:
         """Free a group's all-gather output."""
-        if self.s.world > 1:
+        if self.s.gathers:
             w.free(w.shared(role, "gathered"))
 
     def reshard(self, w: BlockWriter, group: Group) -> None:

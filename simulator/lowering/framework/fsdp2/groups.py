@@ -11,6 +11,7 @@ from simulator.lowering.shards import Shard, shards_of
 from simulator.lowering.units import Kind, Unit
 from simulator.model.graph import Weight
 from simulator.plan.plan import Plan, Precision
+from simulator.plan.versions import Fsdp2Rules
 from simulator.program.instructions import Category, Tensor
 
 
@@ -64,6 +65,7 @@ class Setting:
     world: int
     replicas: int
     offload: bool
+    rules: Fsdp2Rules
 
     def stored_of(self, weight: Weight) -> DType:
         """The dtype that a weight's shard is stored in."""
@@ -85,6 +87,17 @@ class Setting:
         )
 
     @property
+    def gathers(self) -> bool:
+        """Whether parameters are gathered into a buffer; alone in the world shards are copied."""
+        return self.world > 1 or self.rules.gathers_alone
+
+    @property
+    def holds_last_gradient(self) -> bool:
+        """Whether ``foreach_reduce``'s loop variable holds the last gradient until it returns."""
+        alone = self.world == 1
+        return self.rules.holds_last_gradient_alone if alone else self.rules.holds_last_gradient
+
+    @property
     def casts(self) -> bool:
         """Whether shards are cast before they are gathered (``mp_policy.param_dtype``)."""
         return self.stored is not self.compute
@@ -101,6 +114,7 @@ def setting_of(plan: Plan, precision: Precision) -> Setting:
         world=parallelism.dp_shard,
         replicas=parallelism.dp_replicate,
         offload=plan.offload_parameters,
+        rules=parallelism.fsdp.rules,
     )
 
 

@@ -315,7 +315,7 @@ class Fsdp2:
         wrapped = [unit for unit in self._units if unit.kind.wrapped]
         reached = (i for i, unit in enumerate(wrapped) if unit.kind.graph.has_backward)
         index = next(reached, len(wrapped) if self.root else 0)
-        if not index or self.setting.world == 1 or not self.reshards(wrapped[index - 1].kind):
+        if not index or not self.setting.gathers or not self.reshards(wrapped[index - 1].kind):
             return None
         return wrapped[index - 1]
 

@@ -57,10 +57,13 @@ class Reduce:
 
     def retained(self, micro: MicroStep) -> bool:
         """HSDP holds each group's all-reduced buffer until backward ends (``AllReduceState``)."""
-        return self.s.replicas > 1 and not self.becomes_gradients(micro)
+        held = self.s.rules.retains_all_reduce and not self.becomes_gradients(micro)
+        return self.s.replicas > 1 and held
 
     def drop_input(self, w: BlockWriter, role: str) -> None:
         """The compute stream, which will reuse the memory, waits for the reduce-scatter first."""
+        if not self.s.rules.keeps_reduce_input:
+            return
         w.wait(w.event(role, "reduced"), Stream.COMPUTE)
         w.free(w.shared(role, "reduce_input"))
 
@@ -75,16 +78,38 @@ class Reduce:
             Category.REDUCE_SCATTER,
             group.last,
         )
-        w.alloc(source, slot=w.shared(group.role, "reduce_input"))
-        kept = micro.accumulated and self.converts
-        width = self.s.reduce.itemsize if kept else self.s.compute.itemsize
+        converted = micro.accumulated and self.converts
+        width = self.s.reduce.itemsize if converted else self.s.compute.itemsize
         read = sum(member.shard.weight.numel for member in group.members) * width
-        w.launch(copy("reduce_scatter.copy_in", read, source.requested), group.last)
-        *others, last = gradients
-        w.free_all(reversed(others))
-        w.wait_stream((Stream.REDUCE_SCATTER,), Stream.COMPUTE)
+        kernel = copy("reduce_scatter.copy_in", read, source.requested)
+        held = len(gradients) - (1 if self.s.holds_last_gradient else 0)
+        slot = self._copy_in(w, group, source, kernel, gradients[:held])
         self._reduce_scatter(w, group, source.requested, micro)
-        w.free(last)
+        w.free_all(gradients[held:])
+        if not self.s.rules.keeps_reduce_input:
+            w.free(slot)
+
+    def _copy_in(
+        self,
+        w: BlockWriter,
+        group: Group,
+        source: Tensor,
+        kernel: Elementwise,
+        gradients: Sequence[int],
+    ) -> int:
+        """Fill the input on its stream and let the gradients go; the other stream waits."""
+        if self.s.rules.keeps_reduce_input:
+            slot = w.alloc(source, slot=w.shared(group.role, "reduce_input"))
+            w.launch(kernel, group.last)
+            w.free_all(reversed(gradients))
+            w.wait_stream((Stream.REDUCE_SCATTER,), Stream.COMPUTE)
+            return slot
+        w.wait_stream((Stream.REDUCE_SCATTER,), Stream.COMPUTE)
+        slot = w.alloc(source, Stream.REDUCE_SCATTER)
+        w.launch(kernel, group.last, Stream.REDUCE_SCATTER)
+        w.wait_stream((Stream.COMPUTE,), Stream.REDUCE_SCATTER)
+        w.free_all(reversed(gradients))
+        return slot
 
     def _reduce_scatter(self, w: BlockWriter, group: Group, size: int, micro: MicroStep) -> None:
         """The reduced shard becomes the gradients, or is cast to them, or is added to them."""

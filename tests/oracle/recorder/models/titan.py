@@ -33,16 +33,16 @@ class RmsNorm(nn.Module):
 
 
 def rotate(query: Tensor, key: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
-    """Rotary embedding with complex numbers, in fp32: the query is cast back before the key turns.
+    """Rotary embedding with complex numbers, in fp32: both turn before either is cast back.
 
-    To turn both first, and cast them after, would hold 4 bytes a token and hidden unit more.
+    Source: torchtitan 0.3.0, torchtitan/models/common/rope.py, ``ComplexRoPE.apply_rotary_emb``.
     """
     complex_query = torch.view_as_complex(query.float().reshape(*query.shape[:-1], -1, 2))
     complex_key = torch.view_as_complex(key.float().reshape(*key.shape[:-1], -1, 2))
     angles = table[: query.shape[1]].view(1, query.shape[1], 1, -1)
-    turned_query = torch.view_as_real(complex_query * angles).flatten(3).type_as(query)
-    turned_key = torch.view_as_real(complex_key * angles).flatten(3).type_as(key)
-    return turned_query, turned_key
+    turned_query = torch.view_as_real(complex_query * angles).flatten(3)
+    turned_key = torch.view_as_real(complex_key * angles).flatten(3)
+    return turned_query.type_as(query), turned_key.type_as(key)
 
 
 class Attention(nn.Module):
