@@ -4,7 +4,7 @@
 
     DryfitError
     ├── UserError                 the user's mistake: exit code 2
-    │   ├── ScenarioError         one or more located mistakes in a scenario file
+    │   ├── ScenarioError         one or more located mistakes in the user's files
     │   ├── UnitError             a quantity that cannot be read
     │   ├── UnknownNameError      a name that is not in a catalogue (carries the nearest match)
     │   └── UnsupportedError      understood, but this version cannot do it: says so by name
@@ -51,7 +51,7 @@ class UnknownNameError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """One mistake in a scenario: where it stands (line 0: no file), its dotted key, what is wrong.
+    """One mistake in a file: where it stands (line 0: no file), its dotted key, what is wrong.
 
     >>> print(Mistake(source="a.yaml", line=3, column=8, key="training.seq_len", text="is -1"))
     a.yaml:3:8: training.seq_len: is -1
@@ -70,11 +70,14 @@ class Mistake:
 
 
 class ScenarioError(UserError):
-    """The mistakes of one scenario, in the order of its lines."""
+    """The mistakes of one scenario, or of a data file, in the order of their lines."""
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
-        """Sort the mistakes by where they stand."""
-        self.mistakes = tuple(sorted(mistakes, key=lambda each: (each.line, each.column)))
+        """Sort the mistakes by file, as met, and by where they stand."""
+        found = list(mistakes)
+        files = list(dict.fromkeys(each.source for each in found))
+        found.sort(key=lambda each: (files.index(each.source), each.line, each.column))
+        self.mistakes = tuple(found)
         super().__init__(self.mistakes)
 
     def __str__(self) -> str:

@@ -89,14 +89,16 @@ def _cluster(asked: Asked) -> Cluster:
 
 def _is_topology(name: str) -> bool:
     """Whether a topology is meant: a file here or in ``topologies/``, or a packaged one."""
-    from simulator.datafiles import read_yaml
+    from simulator.documents.files import read_map
+    from simulator.documents.mistakes import Mistakes
+    from simulator.documents.node import plain
     from simulator.hardware.lookup import find_file
 
     place, base = Path.cwd(), name
     for _ in range(_LONGEST_CHAIN):
         try:
             path = find_file("topology", base, place)
-            keys = read_yaml(path)
+            keys = plain(read_map(path, Mistakes()))
         except (UserError, OSError, ValueError):  # none, or what is wrong is told of a scenario
             return False
         if "builder" in keys:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+from simulator.documents.files import read_map
+from simulator.documents.mistakes import Mistakes
 from simulator.dtypes import SHORT_NAMES, DType
-from simulator.errors import did_you_mean
 from simulator.hardware.gpu import Gpu
 from simulator.hardware.lookup import find_file, names
-from simulator.hardware.section import Section, read_section
+from simulator.hardware.section import Section
 
 
 def gpu(name: str, beside: Path | None = None) -> Gpu:
@@ -36,9 +37,10 @@ def read_gpu(path: Path) -> Gpu:
 @lru_cache(maxsize=64)
 def _read(path: Path, changed: int) -> Gpu:
     """``changed`` (the file's time) is part of the key: an edited file is read again."""
-    with read_section(path).closing() as file:
+    mistakes = Mistakes()
+    with Section(read_map(path, mistakes), mistakes).closing() as file:
         tdp = file.power("tdp")
-        return Gpu(
+        found = Gpu(
             name=path.stem,
             family=file.text("family"),
             usable_bytes=file.size("usable"),
@@ -50,14 +52,15 @@ def _read(path: Path, changed: int) -> Gpu:
             source=file.text("source"),
             notes=file.text("notes") if file.has("notes") else "",
         )
+    mistakes.raise_any()
+    return found
 
 
 def _peaks(section: Section) -> dict[DType, float]:
-    peaks = {}
-    for key in section:
-        if key not in SHORT_NAMES:
-            raise section.wrong(key, f"unknown type{did_you_mean(key, SHORT_NAMES)}")
-        peaks[SHORT_NAMES[key]] = section.flops(key)
+    with section.closing():
+        peaks = {
+            dtype: section.flops(key) for key, dtype in SHORT_NAMES.items() if section.has(key)
+        }
     if DType.BF16 not in peaks and DType.FP16 not in peaks:
-        raise section.wrong("bf16", "is missing; give the dense peak of bf16, fp16 or both")
+        section.wrong("bf16", "is missing; give the dense peak of bf16, fp16 or both")
     return peaks

@@ -5,15 +5,14 @@ Maps merge, anything else replaces, ``null`` takes away.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
-from typing import Any
 
-from simulator.datafiles import read_yaml
-from simulator.errors import UserError
+from simulator.documents.files import read_map
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map, merge, plain
+from simulator.errors import Mistake, UserError
 from simulator.hardware.lookup import find_file
-from simulator.hardware.section import Section
 
 KEY = "extends"
 
@@ -24,37 +23,47 @@ Stamped = tuple[Path, int]
 def chain(kind: str, path: Path) -> tuple[Stamped, ...]:
     """A file and those that it extends, nearest first. Raises UserError, for a cycle too."""
     found: dict[Path, int] = {}
-    while path not in found:
+    while True:
         found[path] = path.stat().st_mtime_ns
-        base = _yaml(path, found[path]).get(KEY)
-        if base is None:
+        tree, _ = _tree(path, found[path])
+        if KEY not in tree.items:
             return tuple(found.items())
-        if not isinstance(base, str) or not base:
-            raise UserError(f"{path}: {KEY}: is {base!r}; it must be the name of a {kind}")
-        path = find_file(kind, base, path.parent)
-    raise UserError(f"{path}: {KEY}: comes back to itself: {' → '.join(p.stem for p in found)}")
+        path = _base(kind, tree, path, found)
 
 
-def whole(files: tuple[Stamped, ...]) -> Section:
+def _base(kind: str, tree: Map, path: Path, found: dict[Path, int]) -> Path:
+    """The file that the one at ``path`` extends. Raises ScenarioError."""
+    mistakes, name = Mistakes(), plain(tree.items[KEY])
+    try:
+        if not isinstance(name, str) or not name:
+            raise UserError(f"is {name!r}; it must be the name of a {kind}")
+        base = find_file(kind, name, path.parent)
+        if base in found:
+            raise UserError(f"comes back to itself: {' → '.join(p.stem for p in found)}")
+    except UserError as error:
+        mistakes.at(tree, (KEY,), str(error))
+        raise mistakes.error() from None
+    return base
+
+
+def whole(files: tuple[Stamped, ...], mistakes: Mistakes) -> Map:
     """The file that ``chain`` was asked for, with all that it extends."""
-    values: Mapping[str, Any] = {}
+    trees = []
     for file in reversed(files):
-        values = _merged(values, _yaml(*file))
-    return Section(files[0][0], {key: value for key, value in values.items() if key != KEY})
+        tree, found = _tree(*file)
+        mistakes.extend(found)
+        trees.append(_without_base(tree))
+    return reduce(merge, trees)
+
+
+def _without_base(tree: Map) -> Map:
+    items = {key: item for key, item in tree.items.items() if key != KEY}
+    return Map(items, tree.origin, tree.keys)
 
 
 @lru_cache(maxsize=128)
-def _yaml(path: Path, changed: int) -> Mapping[str, Any]:
-    """``changed`` is part of the key: an edited file is read again."""
-    return read_yaml(path)
-
-
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(base)
-    for key, value in over.items():
-        below = found.get(key)
-        if isinstance(value, dict) and isinstance(below, dict):
-            found[key] = _merged(below, value)
-        else:
-            found[key] = value
-    return {key: value for key, value in found.items() if value is not None or key not in base}
+def _tree(path: Path, changed: int) -> tuple[Map, tuple[Mistake, ...]]:
+    """A file's tree and mistakes; ``changed`` is part of the key: an edited file is read again."""
+    mistakes = Mistakes()
+    tree = read_map(path, mistakes)
+    return tree, tuple(mistakes.found)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Origin, origin_of
 from simulator.errors import UserError, did_you_mean
 from simulator.hardware.builders import BUILDERS, Builder, Request
 from simulator.hardware.catalogue import read_gpu
@@ -80,13 +82,23 @@ def find_topology(name: str, beside: Path | None = None) -> TopologySpec:
         name=path.stem,
         path=path,
         gpu=file.gpu,
-        gpu_facts=read_gpu(find_file("GPU", file.gpu, path.parent, beside)),
+        gpu_facts=read_gpu(_gpu_file(file, path.parent, beside)),
         network=file.network,
         host_bytes=file.host_bytes,
         source=file.source,
         price=file.price,
         builder=file.builder,
     )
+
+
+def _gpu_file(file: _File, *beside: Path | None) -> Path:
+    """The file of the topology's GPU. Raises ScenarioError."""
+    try:
+        return find_file("GPU", file.gpu, *beside)
+    except UserError as error:
+        mistakes = Mistakes()
+        mistakes.add(file.gpu_origin, "gpu", str(error))
+        raise mistakes.error() from None
 
 
 def topology_names() -> tuple[str, ...]:
@@ -132,6 +144,7 @@ class _File:
     """What stands in one file: the GPU by its name."""
 
     gpu: str
+    gpu_origin: Origin
     network: str
     host_bytes: int
     source: str
@@ -141,15 +154,20 @@ class _File:
 
 @lru_cache(maxsize=128)
 def _read(files: tuple[Stamped, ...]) -> _File:
-    with whole(files).closing() as file:
-        return _File(
+    mistakes = Mistakes()
+    tree = whole(files, mistakes)
+    with Section(tree, mistakes).closing() as file:
+        found = _File(
             gpu=file.text("gpu"),
+            gpu_origin=origin_of(tree, ("gpu",)),
             network=_network(file),
             host_bytes=file.size("host_memory") if file.has("host_memory") else 0,
             source=file.text("source"),
             price=_price(file),
             builder=_builder(file).read(file),
         )
+    mistakes.raise_any()
+    return found
 
 
 def _price(file: Section) -> Price | None:
@@ -165,13 +183,14 @@ def _price(file: Section) -> Price | None:
 
 def _network(file: Section) -> str:
     name = file.text("network")
-    if name not in NETWORKS:
-        raise file.wrong("network", f"unknown network {name!r}{did_you_mean(name, NETWORKS)}")
+    if name and name not in NETWORKS:
+        file.wrong("network", f"unknown network {name!r}{did_you_mean(name, NETWORKS)}")
     return name
 
 
 def _builder(file: Section) -> type[Builder]:
     name = file.text("builder")
     if name not in BUILDERS:
-        raise file.wrong("builder", f"unknown builder {name!r}{did_you_mean(name, BUILDERS)}")
+        file.wrong("builder", f"unknown builder {name!r}{did_you_mean(name, BUILDERS)}")
+        file.give_up()
     return BUILDERS[name]

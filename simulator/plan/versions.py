@@ -82,9 +82,7 @@ class Fsdp2Rules:
     ``keeps_reduce_input``: the input of a reduce-scatter is of the compute stream and stays until
     the next one; else it is of the reduce-scatter's stream and goes when that is issued.
     ``casts_together``: shards are cast into one buffer, else into one each. ``retains_all_reduce``:
-    a replica's sum in the reduced dtype stays until backward ends. ``holds_last_gradient``: the
-    last gradient copied in goes after the reduction is issued, else with the others;
-    ``holds_last_gradient_alone``: so too where one rank shards. ``gathers_alone``: a rank that
+    a replica's sum in the reduced dtype stays until backward ends. ``gathers_alone``: a rank that
     shards with no other gathers like any. ``records_streams``: NCCL's process group marks what it
     sends and receives for its own stream, so that a freed block stays active until that has passed.
     """
@@ -92,8 +90,6 @@ class Fsdp2Rules:
     keeps_reduce_input: bool = True
     casts_together: bool = True
     retains_all_reduce: bool = True
-    holds_last_gradient: bool = True
-    holds_last_gradient_alone: bool = False
     gathers_alone: bool = False
     records_streams: bool = False
 
@@ -122,26 +118,12 @@ FSDP2: dict[str, Rule] = {
         date="2025-01-29",
         change="torch 2.6: AllReduceState (pytorch#140044)",
     ),
-    "holds_last_gradient": Rule(
-        before=False,
-        since=True,
-        torch=(2, 6),
-        date="2025-01-29",
-        change="torch 2.6: shard_placement_fn; foreach_reduce loops over the gradients",
-    ),
     "gathers_alone": Rule(
         before=True,
         since=False,
         torch=(2, 9),
         date="2025-10-15",
         change="torch 2.9: world size 1 copies its shards instead of gathering them",
-    ),
-    "holds_last_gradient_alone": Rule(
-        before=True,
-        since=False,
-        torch=(2, 10),
-        date="2026-01-21",
-        change="torch 2.10: foreach_reduce loops over the gradients of several ranks only",
     ),
     "records_streams": Rule(
         before=True,
@@ -210,10 +192,7 @@ def fsdp2_rules(software: Software) -> Fsdp2Rules:
     >>> fsdp2_rules(Software()) == Fsdp2Rules()
     True
     """
-    found = {name: bool(rule.value(software)) for name, rule in FSDP2.items()}
-    held = found["holds_last_gradient"]
-    found["holds_last_gradient_alone"] &= held
-    return Fsdp2Rules(**found)
+    return Fsdp2Rules(**{name: bool(rule.value(software)) for name, rule in FSDP2.items()})
 
 
 def default_of(key: str, software: Software) -> tuple[str | bool, str]:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map, Node, Origin, Scalar, Sequence, place, scalar
+from simulator.documents.scalars import shorten
+from simulator.documents.yaml_reader import MAX_DEPTH, MAX_NODES, read_yaml
 from simulator.errors import UserError
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map, Node, Origin, Scalar, Sequence, place, scalar
 from simulator.scenario.precision import PATH as PRECISION
-from simulator.scenario.scalars import shorten
 from simulator.scenario.short_forms import spell_out, spell_out_recipe
-from simulator.scenario.yaml_reader import MAX_DEPTH, MAX_NODES, read_yaml
 
 FLAG = Origin("flag --set")
 CHANGE = Origin("change")

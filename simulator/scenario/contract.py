@@ -6,10 +6,10 @@ by name, so that no setting is silently without effect.
 
 from __future__ import annotations
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map, Node, Plain, Scalar
+from simulator.documents.scalars import shorten
 from simulator.errors import did_you_mean
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map, Node, Plain, Scalar
-from simulator.scenario.scalars import shorten
 from simulator.scenario.schema import section_paths
 
 Path = tuple[str, ...]

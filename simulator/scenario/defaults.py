@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from simulator.scenario.node import DEFAULT, Map, Node, Origin, Plain, Scalar, Sequence, scalar
+from simulator.documents.node import DEFAULT, Map, Node, Origin, Plain, Scalar, Sequence, scalar
 from simulator.scenario.schema import SECTIONS, Section
 
 Path = tuple[str, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from simulator.documents.node import Map, Scalar, find
 from simulator.dtypes import DType
 from simulator.fine_tuning import FineTuning
 from simulator.lowering.lower import decoder_of
@@ -11,7 +12,6 @@ from simulator.lowering.policy import parse_save
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Plan
 from simulator.plan.versions import Software
-from simulator.scenario.node import Map, Scalar, find
 from simulator.scenario.releases import release_warnings
 
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from simulator.documents.files import parse_map
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map, Node, Origin, Scalar, find, place, plain, remove
+from simulator.documents.node import merge as merge_maps
 from simulator.errors import ScenarioError, UserError
 from simulator.scenario.changes import from_python
 from simulator.scenario.fields import check_line
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map, Node, Origin, Scalar, find, place, plain, remove
 from simulator.scenario.short_forms import spell_out, spell_out_recipe
 from simulator.scenario.sources import Text, read_source
-from simulator.scenario.yaml_reader import read_yaml
 
 MAX_FILES = 10
 """How many files may stand behind one scenario, itself included."""
@@ -59,22 +60,12 @@ def merged(file: ReadFile, mistakes: Mistakes) -> Map:
     return cast(Map, remove(tree, ("extends",)))
 
 
-def merge(base: Map, over: Map, path: tuple[str, ...] = ()) -> Map:
-    """``base`` with what ``over`` says: maps merge, a null deletes, all else replaces."""
-    if not path:
-        base = spell_out(base)
-        if isinstance(find(over, ("training", "precision")), Map):
-            base = spell_out_recipe(base)
-    items, keys = dict(base.items), dict(base.keys)
-    for key, item in over.items.items():
-        known = items.get(key)
-        if isinstance(item, Scalar) and item.value is None:
-            items.pop(key, None)
-            continue
-        both = isinstance(known, Map) and isinstance(item, Map)
-        items[key] = merge(cast(Map, known), cast(Map, item), (*path, key)) if both else item
-        keys[key] = over.keys.get(key, item.origin)
-    return Map(items, over.origin, keys)
+def merge(base: Map, over: Map) -> Map:
+    """``base`` with what ``over`` says, short forms spelled out first."""
+    base = spell_out(base)
+    if isinstance(find(over, ("training", "precision")), Map):
+        base = spell_out_recipe(base)
+    return merge_maps(base, over)
 
 
 def _base(file: ReadFile, mistakes: Mistakes) -> ReadFile:
@@ -106,11 +97,9 @@ def read_file(source: str | Path | Mapping[str, Any], mistakes: Mistakes) -> Rea
 
 
 def _parse(text: Text, mistakes: Mistakes) -> ReadFile:
-    tree = read_yaml(text.text, text.source, mistakes)
-    if not isinstance(tree, Map):
-        mistakes.add(tree.origin, "", "expected a map of keys, as `model: llama-2-7b`")
-        mistakes.raise_any()
-    return ReadFile(cast(Map, tree), text.source, text.directory)
+    example = "keys, as `model: llama-2-7b`"
+    tree = parse_map(text.text, text.source, mistakes, example)
+    return ReadFile(tree, text.source, text.directory)
 
 
 def _place(file: ReadFile) -> str:

@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import BeforeValidator
 
-from simulator.errors import UnitError, did_you_mean
+from simulator.documents.scalars import shorten
+from simulator.errors import ScenarioError, UnitError, did_you_mean
 from simulator.scenario.bounds import Bound, parse_bound
-from simulator.scenario.scalars import shorten
 
 _BOOLEAN_WORDS = frozenset(
     word
@@ -24,6 +24,15 @@ _BOOLEAN_WORDS = frozenset(
     for lower in pair.split()
     for word in (lower, lower.upper(), lower.title())
 )
+
+
+class ElsewhereError(ValueError):
+    """A value names a file that has mistakes of its own."""
+
+    def __init__(self, error: ScenarioError) -> None:
+        """Carry them."""
+        super().__init__(str(error))
+        self.mistakes = error.mistakes
 
 
 class NotYetError(ValueError):

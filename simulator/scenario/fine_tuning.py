@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map
 from simulator.dtypes import SHORT_NAMES, DType
 from simulator.errors import did_you_mean
 from simulator.fine_tuning import (
@@ -17,8 +19,6 @@ from simulator.fine_tuning import (
 )
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Precision
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map
 from simulator.scenario.schema import FineTuningSection
 
 PATH = ("training", "fine_tuning")

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from simulator.documents.scalars import shorten
 from simulator.errors import UserError
 from simulator.model.config import ModelConfig
-from simulator.scenario.scalars import shorten
 
 MAX_BYTES = 2**20
 

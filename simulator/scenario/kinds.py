@@ -8,13 +8,15 @@ from typing import Annotated, Any
 
 from pydantic import ValidationInfo
 
-from simulator.errors import UserError
+from simulator.documents.scalars import shorten
+from simulator.errors import ScenarioError, UserError
 from simulator.plan.plan import FP8
 from simulator.plan.precision import RECIPES, bytes_per_parameter, nearest, runs_under
 from simulator.scenario.bounds import Bound, parse_number
 from simulator.scenario.fields import (
     FLAG,
     LINE,
+    ElsewhereError,
     Kind,
     NotYetError,
     bound,
@@ -24,7 +26,6 @@ from simulator.scenario.fields import (
     quantity,
     whole,
 )
-from simulator.scenario.scalars import shorten
 from simulator.units import parse_bytes, parse_time
 
 Name = Annotated[str, LINE]
@@ -46,6 +47,8 @@ def catalogued(kind: str) -> Kind:
             raise ValueError(f"expected the name of a {kind}, found {kind_of(value)}")
         try:
             (info.context or {})[kind](value)
+        except ScenarioError as error:
+            raise ElsewhereError(error) from None
         except UserError as error:
             raise ValueError(str(error)) from None
         return value

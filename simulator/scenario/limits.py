@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Training
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map
 
 MOST_TOKENS = 2**31
 """Tokens of a rank and micro-step."""

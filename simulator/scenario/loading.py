@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map, Origin, Scalar, find, plain, scalar
 from simulator.scenario.catalogue import BuiltIn, Catalogue
 from simulator.scenario.changes import CHANGE, apply_changes, from_python, parse_set
 from simulator.scenario.contract import without_later_keys
@@ -14,8 +16,6 @@ from simulator.scenario.effects import warnings_of
 from simulator.scenario.extends import read_extended
 from simulator.scenario.fields import check_line
 from simulator.scenario.kinds import check_date
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map, Origin, Scalar, find, plain, scalar
 from simulator.scenario.resolve import (
     resolve,
     resolve_expect,

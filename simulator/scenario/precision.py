@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map
 from simulator.dtypes import SHORT_NAMES, DType
 from simulator.errors import did_you_mean
 from simulator.plan.plan import FP8, Precision
 from simulator.plan.precision import RECIPES
 from simulator.scenario.fields import kind_of
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map
 
 PATH = ("training", "precision")
 DTYPES = ("parameters", "compute", "gradients", "reduce", "master", "moments")

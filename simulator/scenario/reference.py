@@ -8,6 +8,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map, Node, Scalar, Sequence, place, plain
 from simulator.errors import ScenarioError, did_you_mean
 from simulator.scenario.bounds import Measured
 from simulator.scenario.catalogue import BuiltIn, Catalogue
@@ -15,8 +17,6 @@ from simulator.scenario.changes import apply_changes
 from simulator.scenario.extends import ReadFile, merged, read_file
 from simulator.scenario.fields import check_line, kind_of
 from simulator.scenario.loading import resolve_document
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map, Node, Scalar, Sequence, place, plain
 from simulator.scenario.resolve import resolve_measured
 from simulator.scenario.scenario import Scenario
 from simulator.scenario.schema import MeasuredSection

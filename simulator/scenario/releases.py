@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map
 from simulator.lowering.lower import decoder_of
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder
 from simulator.plan.plan import Plan
 from simulator.plan.versions import FSDP2_CAN, NEWEST_TORCH, UNMODELLED, Software
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map
 
 
 def check_release(plan: Plan, software: Software, tree: Map, mistakes: Mistakes) -> None:

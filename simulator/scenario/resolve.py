@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map, Plain
 from simulator.errors import UserError
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Parallelism, Plan, Training
@@ -12,8 +14,6 @@ from simulator.plan.versions import OLDEST_TORCH, Software, default_of
 from simulator.scenario.bounds import Expect, Measured
 from simulator.scenario.catalogue import Catalogue
 from simulator.scenario.limits import check_size
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map, Plain
 from simulator.scenario.releases import check_release
 from simulator.scenario.resolve_mesh import resolve_mesh, usual_wrap, world_size
 from simulator.scenario.resolve_model import Shaped, resolve_model

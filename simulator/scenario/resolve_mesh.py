@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Fsdp, Parallelism
 from simulator.plan.versions import Software, default_of, fsdp2_rules
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map
 from simulator.scenario.scenario import ClusterSpec
 from simulator.scenario.schema import FsdpSection, ParallelismSection
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map, Plain, origin_of
 from simulator.errors import UserError
 from simulator.model.config import ModelConfig
 from simulator.plan.versions import Software, default_of
 from simulator.scenario.catalogue import Catalogue
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map, Plain, origin_of
 from simulator.scenario.schema import ModelSection
 
 UNGROUPED = ("gpt2", "gpt_neox", "mpt")

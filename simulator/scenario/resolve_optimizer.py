@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Hyper, Parallelism
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map
 from simulator.scenario.schema import OptimizerSection, TrainingSection
 
 PATH = ("training", "optimizer")

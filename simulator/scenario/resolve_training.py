@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map
 from simulator.dtypes import DType
 from simulator.lowering.policy import CORE_ATTENTION
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Parallelism, Precision, Training
 from simulator.scenario.fine_tuning import resolve_fine_tuning
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map
 from simulator.scenario.precision import resolve_precision
 from simulator.scenario.resolve_optimizer import resolve_optimizer
 from simulator.scenario.schema import OffloadSection, TrainingSection

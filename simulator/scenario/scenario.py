@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from simulator.documents.node import Map, Scalar, leaves, plain
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Plan
 from simulator.plan.versions import Software
 from simulator.scenario.bounds import Expect, Measured
-from simulator.scenario.node import Map, Scalar, leaves, plain
 from simulator.scenario.what_if import WhatIf
 
 

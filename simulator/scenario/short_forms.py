@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from simulator.documents.node import DEFAULT, Map, Node, Origin, Scalar, find, place, scalar
 from simulator.plan.precision import RECIPES
-from simulator.scenario.node import DEFAULT, Map, Node, Origin, Scalar, find, place, scalar
 from simulator.scenario.precision import PATH as PRECISION
 from simulator.scenario.precision import spelled_out
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simulator.data import data_dir, data_names
+from simulator.documents.files import MAX_BYTES, decode, read_text, reason
+from simulator.documents.scalars import shorten
 from simulator.errors import UnknownNameError, UserError
-from simulator.scenario.scalars import shorten
-
-MAX_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +24,9 @@ class Text:
 def read_source(source: str | Path) -> Text:
     """The text of a scenario. Raises UserError in one sentence where there is none."""
     if str(source) == "-":
-        return Text(text=_decode(_read_stdin(), "stdin"), source="stdin", directory=None)
+        return Text(text=decode(_read_stdin(), "stdin", "scenario"), source="stdin", directory=None)
     path = _locate(source)
-    return Text(text=_decode(_read_file(path), str(path)), source=str(path), directory=path.parent)
+    return Text(text=read_text(path, "scenario"), source=str(path), directory=path.parent)
 
 
 def _locate(source: str | Path) -> Path:
@@ -56,49 +55,12 @@ def _exists(path: Path) -> bool:
     except OSError as error:
         if isinstance(error, NotADirectoryError):
             return False
-        raise UserError(f"cannot read {shorten(str(path))}: {_reason(error)}") from None
+        raise UserError(f"cannot read {shorten(str(path))}: {reason(error)}") from None
     return True
-
-
-def _read_file(path: Path) -> bytes:
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise UserError(f"{path} is too large for a scenario: {size:,} bytes{_LIMIT}")
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {_reason(error)}") from None
-    return _checked(data, str(path))
 
 
 def _read_stdin() -> bytes:
     try:
-        return _checked(sys.stdin.buffer.read(MAX_BYTES + 1), "stdin")
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
     except OSError as error:
-        raise UserError(f"cannot read stdin: {_reason(error)}") from None
-
-
-_LIMIT = f", where {MAX_BYTES:,} are allowed"
-
-
-def _checked(data: bytes, source: str) -> bytes:
-    if len(data) > MAX_BYTES:
-        raise UserError(f"{source} is too large for a scenario: more than {MAX_BYTES:,} bytes")
-    return data
-
-
-def _decode(data: bytes, source: str) -> str:
-    if not data.strip():
-        raise UserError(f"{source} is empty")
-    if b"\0" in data:
-        raise UserError(f"{source} is a binary file; a scenario is YAML text in UTF-8")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{source}:{line}: is not UTF-8 text ({error.reason})") from None
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or type(error).__name__).lower()
+        raise UserError(f"cannot read stdin: {reason(error)}") from None

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map, find, plain
 from simulator.errors import did_you_mean
 from simulator.scenario.contract import later_keys
-from simulator.scenario.fields import NotYetError, kind_of
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map, find, plain
+from simulator.scenario.fields import ElsewhereError, NotYetError, kind_of
 from simulator.scenario.schema import (
     SECTIONS,
     TOP,
@@ -84,6 +84,8 @@ def _translate(tree: Map, path: tuple[str, ...], error: Any, mistakes: Mistakes)
         case "value_error" if isinstance(reason, NotYetError):
             text = f"not yet supported in this version: {'.'.join(path)} = {reason}"
             mistakes.at(tree, path, text)
+        case "value_error" if isinstance(reason, ElsewhereError):
+            mistakes.extend(reason.mistakes)
         case "value_error":
             mistakes.at(tree, path, str(reason))
         case _:

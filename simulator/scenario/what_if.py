@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map, Node, Scalar, Sequence, plain
 from simulator.scenario.fields import check_line, kind_of
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map, Node, Scalar, Sequence, plain
 
 LATER = ("rank", "compute", "link", "rate")
 """Keys of the kinds of what-if that this version knows but does not carry out."""

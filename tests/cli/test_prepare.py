@@ -11,13 +11,13 @@ import pytest
 from simulator.cli.app import app
 from simulator.cli.init import STARTER
 from simulator.data import data_dir
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import plain
+from simulator.documents.yaml_reader import read_yaml
 from simulator.model.presets import PRESETS
 from simulator.scenario import load
 from simulator.scenario.about import ABOUT
 from simulator.scenario.json_schema import FILE, dotted_keys, scenario_schema
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import plain
-from simulator.scenario.yaml_reader import read_yaml
 from tests.cli.conftest import Dryfit
 
 

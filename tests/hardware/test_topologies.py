@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from simulator.data import data_dir
-from simulator.datafiles import read_yaml
+from simulator.documents.files import read_map
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import plain
 from simulator.dtypes import DType
-from simulator.errors import UnknownNameError, UserError
+from simulator.errors import ScenarioError, UnknownNameError, UserError
 from simulator.hardware.catalogue import gpu, gpu_names
 from simulator.hardware.cluster import Cluster
 from simulator.hardware.topologies import build, find_topology, topology_names
+from simulator.scenario import load
 
 GPU = """
 family: H100
@@ -91,7 +94,7 @@ def test_what_links_reach(name: str, nvlink: float, pcie: float, nic: float) -> 
 
 @pytest.mark.parametrize("name", topology_names())
 def test_every_section_of_a_packaged_file_names_its_source(name: str) -> None:
-    written = read_yaml(find_topology(name).path)
+    written = plain(read_map(find_topology(name).path, Mistakes()))
     assert written["source"]
     for key, section in written.items():
         if isinstance(section, dict):
@@ -297,7 +300,11 @@ def test_unknown_names() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("sms: 100", "smz: 100", r"sms: is missing \(did you mean 'smz'\?\)"),
+        (
+            "sms: 100",
+            "smz: 100",
+            r":2:1: sms: is missing.*\n.*:6:1: smz: .*mean 'sms'",
+        ),
         ("sms: 100", "sms: 100\nsmz: 1", r"smz: unknown key; did you mean 'sms'\?"),
         ("sms: 100", "sms: 1.5", "sms: is 1.5; it must be a whole number"),
         ("sms: 100", "sms: true", "sms: is True; it must be a whole number"),
@@ -305,18 +312,23 @@ def test_unknown_names() -> None:
         ("79 GiB", "79", "usable: 79 is no size; write a number and a unit"),
         ("79 GiB", "79 G", "usable: '79 G' is no size.*GB.*GiB"),
         ("79 GiB", "0 GiB", "usable: is '0 GiB'; it must be more than 0"),
-        ("{bf16: 900 TFLOP/s}", "{bf61: 900 TFLOP/s}", "peaks.bf61: unknown type; did you mean"),
+        (
+            "{bf16: 900 TFLOP/s}",
+            "{bf61: 900 TFLOP/s}",
+            "peaks.bf61: unknown key; .*'bf16'",
+        ),
         ("{bf16: 900 TFLOP/s}", "{fp32: 9 TFLOP/s}", "peaks.bf16: is missing"),
         ("{bf16: 900 TFLOP/s}", "900 TFLOP/s", "peaks: is '900 TFLOP/s'; it must be a map"),
         ("source: a test", "source:", "source: is missing; it must be text"),
-        ("sms: 100", "sms: 100\nsms: 101", "the key 'sms' is given twice, in lines 6 and 7"),
-        ("sms: 100", "sms: [", "is no YAML that dryfit reads: line"),
-        ("sms: 100", "sms: !!python/name:os.system x", "is no YAML that dryfit reads"),
-        ("sms: 100", "? [a]\n: 1", "is no YAML that dryfit reads"),
-        ("sms: 100", "sms: &a [*a]", "sms: is .*; it must be a whole number"),
-        (GPU, "[1, 2]", "holds a list; it must be a map"),
-        (GPU, "", "is empty; it must be a map"),
-        (GPU, "[" * 3000, "is no YAML"),
+        ("sms: 100", "sms: 100\nsms: 101", ":7:1: duplicate key 'sms', first on line 6"),
+        ("sms: 100", "sms: [", ":8:7: is no YAML: .*expected"),
+        ("sms: 100", "sms: !!python/name:os.system x", ":6:6: sms: the tag .* not allowed"),
+        ("sms: 100", "? [a]\n: 1", "a key must be a single word"),
+        ("sms: 100", "sms: &a [*a]", "names no anchor that is complete"),
+        (GPU, "[1, 2]", ":1:1: expected a map of keys to values"),
+        (GPU, "", "is empty"),
+        (GPU, "# nothing", "is empty"),
+        (GPU, "[" * 3000, "is nested more than 50 deep"),
     ],
 )
 def test_mistakes_in_a_gpu_file(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -340,9 +352,13 @@ def test_mistakes_in_a_gpu_file(tmp_path: Path, old: str, new: str, message: str
         ("builder: rail_optimised", "builder: mesh", "xgmi: is missing"),
         ("builder: rail_optimised", "builder: pcie", "peer_to_peer: is missing; .* true or false"),
         ("400 Gbit/s", "400 Gb", "nic.rate: '400 Gb' is no data rate.*bit/s"),
-        ("spines: 16", "spine: 16", r"fabric.spines: is missing \(did you mean 'spine'\?\)"),
+        (
+            "spines: 16",
+            "spine: 16",
+            r"spines: is missing;.*\n.*fabric.spine: .*'spines'",
+        ),
         ("oversubscription: 1.0", "oversubscription: 0", "fabric.oversubscription: is 0;"),
-        ("nvlink:", "nvlnik:", r"nvlink: is missing \(did you mean 'nvlnik'\?\); .* a map"),
+        ("nvlink:", "nvlnik:", r"nvlink: is missing; .* a map\n.*nvlnik: unknown key; .*'nvlink'"),
     ],
 )
 def test_mistakes_in_a_topology_file(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -351,12 +367,69 @@ def test_mistakes_in_a_topology_file(tmp_path: Path, old: str, new: str, message
         find_topology("t", tmp_path)
 
 
+MANY = """\
+extends: base
+gpu: h100
+network: inf
+host_memory: 2 TB
+node: {gpus: 8.5, nisc: 8}
+nvlink: {rate: 450, efficiency: 2, source: yours}
+on: true
+"""
+
+
+def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:
+    """Each with the file it stands in, its line and column, what was found, what is allowed."""
+    base, mine = tmp_path / "base.yaml", tmp_path / "mine.yaml"
+    base.write_text(packaged("dgx-h100").replace("gpus_per_pcie_switch: 1", "gpus_per_switch: 1"))
+    mine.write_text(MANY)
+    with pytest.raises(ScenarioError) as error:
+        find_topology("mine", tmp_path)
+    found = [(Path(each.source).name, each.line, each.key) for each in error.value.mistakes]
+    assert sorted(found) == [
+        ("base.yaml", _line(base, "gpus_per_switch"), "node.gpus_per_switch"),
+        ("mine.yaml", 3, "network"),
+        ("mine.yaml", 5, "node.gpus"),
+        ("mine.yaml", 5, "node.gpus_per_pcie_switch"),
+        ("mine.yaml", 5, "node.nisc"),
+        ("mine.yaml", 6, "nvlink.efficiency"),
+        ("mine.yaml", 6, "nvlink.rate"),
+        ("mine.yaml", 7, "on"),
+    ]
+    text = str(error.value)
+    assert "mine.yaml:5:14: node.gpus: is 8.5; it must be a whole number from 1 to 4096" in text
+    assert "mine.yaml:5:19: node.nisc: unknown key; did you mean 'nics'?" in text
+    assert "mine.yaml:3:10: network: unknown network 'inf'" in text
+
+
+def _line(path: Path, word: str) -> int:
+    lines = path.read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if word in line)
+
+
+def test_mistakes_of_a_topology_stand_beside_those_of_the_scenario(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(MANY.replace("base", "dgx-h100"))
+    scenario = tmp_path / "job.yaml"
+    scenario.write_text("model: llama-2-7\ncluster: {topology: mine}\n")
+    with pytest.raises(ScenarioError) as error:
+        load(scenario)
+    places = [(Path(each.source).name, each.key) for each in error.value.mistakes]
+    assert ("job.yaml", "model.preset") in places or ("job.yaml", "model") in places
+    assert ("mine.yaml", "nvlink.rate") in places
+
+
+def test_a_gpu_that_is_not_there_has_its_place(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: dgx-h100\ngpu: h100-sxm-80g\n")
+    with pytest.raises(ScenarioError, match=r"mine.yaml:2:6: gpu: unknown GPU .* 'h100-sxm-80gb'"):
+        find_topology("mine", tmp_path)
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "x.yaml").write_bytes(b"a: \xff\xfe")
     with pytest.raises(UserError, match="is not UTF-8 text"):
         gpu("x", tmp_path)
     (tmp_path / "y.yaml").write_text("#" * (1 << 20) + "\n")
-    with pytest.raises(UserError, match="is larger than 1 MiB"):
+    with pytest.raises(UserError, match="is too large for a data file: 1,048,577 bytes"):
         gpu("y", tmp_path)
 
 

@@ -12,7 +12,7 @@ from simulator.memory.ledger import replay
 from simulator.plan.plan import Fsdp
 from simulator.plan.versions import FSDP2, NEWEST_TORCH, OLDEST_TORCH, Fsdp2Rules, Software
 from simulator.plan.versions import fsdp2_rules as rules_of
-from simulator.program.instructions import Alloc, Category, Collective, Free, Stream, rounded
+from simulator.program.instructions import Alloc, Category, Collective, Stream, rounded
 from simulator.program.program import Program
 from simulator.program.verify import verify
 from tests.recorded import MODELS, model_and_plan, runs
@@ -120,27 +120,6 @@ def test_until_2_5_each_shard_is_cast_into_a_tensor_of_its_own() -> None:
     alone, together = casts((2, 4)), casts((2, 5))
     assert sum(alone) == sum(together)
     assert len(alone) > 3 * len(together)
-
-
-@pytest.mark.parametrize(
-    ("release", "shards", "held"),
-    [((2, 5), 8, False), ((2, 6), 8, True), ((2, 9), 1, True), ((2, 10), 1, False)],
-)
-def test_a_loop_over_the_gradients_holds_the_last(
-    release: tuple[int, int], shards: int, held: bool
-) -> None:
-    """Between 2.6 and 2.9 wherever a unit reduces; since then where several ranks shard."""
-    blocks = program(release, shards=shards).blocks
-    block = next(block for block in blocks if block.name.startswith("backward block"))
-    names = {i.slot: i.tensor for i in block.instructions if isinstance(i, Alloc)}
-    reduced = next(
-        index
-        for index, i in enumerate(block.instructions)
-        if isinstance(i, Alloc) and i.stream is Stream.REDUCE_SCATTER
-    )
-    after = [i.slot for i in block.instructions[reduced:] if isinstance(i, Free)]
-    late = [s for s in after if s in names and names[s].category is Category.UNSHARDED_GRADIENTS]
-    assert len(late) == (1 if held else 0)
 
 
 def test_allocated_never_shrinks_with_a_release_for_plain_shards() -> None:

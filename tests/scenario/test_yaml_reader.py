@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map, Origin, origin_of, plain
+from simulator.documents.yaml_reader import MAX_DEPTH, MAX_NODES, read_yaml
 from simulator.errors import ScenarioError
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map, Origin, origin_of, plain
-from simulator.scenario.yaml_reader import MAX_DEPTH, MAX_NODES, read_yaml
 
 
 def read(text: str) -> Any:

@@ -27,9 +27,10 @@ class Fabric:
     @classmethod
     def read(cls, file: Section, nics: int) -> Self | None:
         """From ``nic`` and ``fabric``; None for a node without NICs. Raises UserError."""
-        if (nics == 0) != (file.text("network") == "none"):
-            raise file.wrong("network", f"is {file.text('network')!r}, and a node has {nics} NICs")
-        if not nics:
+        network = file.text("network")
+        if file.sound and (nics == 0) != (network == "none"):
+            file.wrong("network", f"is {network!r}, and a node has {nics} NICs")
+        if not (nics if file.sound else file.has("fabric")):
             return None
         nic = Wire.below(file, "nic")
         with file.section("fabric").closing() as section:

@@ -92,12 +92,6 @@ class Setting:
         return self.world > 1 or self.rules.gathers_alone
 
     @property
-    def holds_last_gradient(self) -> bool:
-        """Whether ``foreach_reduce``'s loop variable holds the last gradient until it returns."""
-        alone = self.world == 1
-        return self.rules.holds_last_gradient_alone if alone else self.rules.holds_last_gradient
-
-    @property
     def casts(self) -> bool:
         """Whether shards are cast before they are gathered (``mp_policy.param_dtype``)."""
         return self.stored is not self.compute

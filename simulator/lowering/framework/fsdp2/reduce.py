@@ -82,10 +82,10 @@ class Reduce:
         width = self.s.reduce.itemsize if converted else self.s.compute.itemsize
         read = sum(member.shard.weight.numel for member in group.members) * width
         kernel = copy("reduce_scatter.copy_in", read, source.requested)
-        held = len(gradients) - (1 if self.s.holds_last_gradient else 0)
-        slot = self._copy_in(w, group, source, kernel, gradients[:held])
+        *others, last = gradients
+        slot = self._copy_in(w, group, source, kernel, others)
         self._reduce_scatter(w, group, source.requested, micro)
-        w.free_all(gradients[held:])
+        w.free(last)
         if not self.s.rules.keeps_reduce_input:
             w.free(slot)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from simulator.scenario.node import Plain
+from simulator.documents.node import Plain
 
 _WORDS: dict[str, Plain] = {"": None, "~": None, "null": None, "true": True, "false": False}
 _INTEGER = re.compile(r"[-+]?[0-9]+")

@@ -1,10 +1,10 @@
-"""A scenario as a tree in which every value remembers where it came from."""
+"""A document as a tree in which every value remembers where it came from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 Plain: TypeAlias = str | int | float | bool | None
 
@@ -100,6 +100,20 @@ def remove(node: Node, path: tuple[str, ...]) -> Node:
     else:
         del items[key]
     return Map(items, node.origin, node.keys)
+
+
+def merge(base: Map, over: Map) -> Map:
+    """``base`` with what ``over`` says: maps merge, a null deletes, all else replaces."""
+    items, keys = dict(base.items), dict(base.keys)
+    for key, item in over.items.items():
+        known = items.get(key)
+        if known is not None and isinstance(item, Scalar) and item.value is None:
+            del items[key]
+            continue
+        both = isinstance(known, Map) and isinstance(item, Map)
+        items[key] = merge(cast(Map, known), cast(Map, item)) if both else item
+        keys[key] = over.keys.get(key, item.origin)
+    return Map(items, over.origin, keys)
 
 
 def leaves(node: Node, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Scalar | Sequence]]:

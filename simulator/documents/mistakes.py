@@ -1,9 +1,11 @@
-"""Collecting the mistakes of one scenario, so that all are told at once."""
+"""Collecting the mistakes of a file, so that all are told at once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from simulator.documents.node import Node, Origin, origin_of
 from simulator.errors import Mistake, ScenarioError
-from simulator.scenario.node import Node, Origin, origin_of
 
 MAX_MISTAKES = 100
 
@@ -34,6 +36,16 @@ class Mistakes:
     def at(self, tree: Node, path: tuple[str, ...], text: str, *, of_key: bool = False) -> None:
         """Note a mistake of the value (or with ``of_key`` the key) at ``path`` of ``tree``."""
         self.add(origin_of(tree, path, key=of_key), ".".join(path), text)
+
+    def extend(self, found: Iterable[Mistake]) -> None:
+        """Note mistakes that were found elsewhere."""
+        for each in found:
+            origin = Origin(each.source, each.line, each.column)
+            self.add(origin, each.key, each.text)
+
+    def error(self) -> ScenarioError:
+        """The error of all that was found."""
+        return ScenarioError(self.found)
 
     def raise_any(self) -> None:
         """Raise ScenarioError if there is any mistake."""

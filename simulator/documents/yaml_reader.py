@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import yaml
 
+from simulator.documents.mistakes import Mistakes
+from simulator.documents.node import Map, Node, Origin, Scalar, Sequence
+from simulator.documents.scalars import ScalarError, plain_scalar, shorten
 from simulator.errors import Mistake, ScenarioError
-from simulator.scenario.mistakes import Mistakes
-from simulator.scenario.node import Map, Node, Origin, Scalar, Sequence
-from simulator.scenario.scalars import ScalarError, plain_scalar, shorten
 
 MAX_DEPTH = 50
 MAX_NODES = 50_000
@@ -83,7 +83,7 @@ class _Builder:
                 case yaml.DocumentStartEvent():
                     documents += 1
                     if documents > 1:
-                        raise self._stop(event, "is a second document; a scenario is one document")
+                        raise self._stop(event, "is a second document; only one is read")
                 case yaml.NodeEvent():
                     self._node(event)
                 case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
