@@ -149,6 +149,8 @@ def optimizer_of(words: str | None) -> dict[str, Any]:
 
 FP8 = {None: None, "tensorwise": "tensorwise", "all_gather": "tensorwise-all-gather"}
 
+PREFETCH = {"BACKWARD_PRE": "pre", "BACKWARD_POST": "post", None: "none"}
+
 
 @cache
 def runs() -> dict[str, Any]:
@@ -214,6 +216,8 @@ def fine_tuning_of(config: dict[str, Any]) -> FineTuning | None:
 def wrap_of(config: dict[str, Any], model: ModelConfig) -> str | tuple[str, ...]:
     """The wrapping of a recorder's configuration, its parts by the model's names for them."""
     wrap = config["wrap"]
+    if config.get("framework") in ("single", "ddp"):
+        return "none"
     if isinstance(wrap, str):
         return WRAP[wrap]
     return tuple(PATTERNS[model.style][part] for part in wrap)
@@ -223,8 +227,10 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
     """A recorder's configuration in our words."""
     model = model_of(config)
     replicas = config["hsdp"] or 1
+    options = config.get("options", {})
     plan = Plan(
         parallelism=Parallelism(
+            framework=config.get("framework", "fsdp2"),
             dp_replicate=replicas,
             dp_shard=config["ws"] // replicas,
             fsdp=Fsdp(
@@ -234,6 +240,9 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
                 reshard_after_backward=config["reshard_after_backward"],
                 sync_every_micro_batch=config["ga_sync"],
                 forward_prefetch=config["prefetch_fwd"],
+                backward_prefetch=PREFETCH[options.get("backward_prefetch", "BACKWARD_PRE")],
+                limit_all_gathers=options.get("limit_all_gathers", True),
+                use_orig_params=options.get("use_orig_params", True),
             ),
         ),
         training=Training(

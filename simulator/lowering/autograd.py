@@ -14,13 +14,13 @@ that were never popped and the arguments stay until the call's last node has unp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from simulator.kernels import Elementwise
 from simulator.lowering.recompute import Recompute, Region
 from simulator.lowering.writer import BlockWriter
-from simulator.model.graph import Graph, Op
+from simulator.model.graph import GradTensor, Graph, Op
 from simulator.program.instructions import Category, Tensor
 
 
@@ -76,17 +76,17 @@ def write_backward(
     recompute: Recompute,
     slots: dict[int, int],
     incoming: Gradient,
-    existing: Mapping[str, int],
+    accumulate: Callable[[GradTensor, int], None],
     lent: Mapping[int, int],
-) -> tuple[dict[str, int], int | None]:
+) -> int | None:
     """Write the whole backward of ``graph``.
 
-    ``slots`` holds what forward kept, the input included if it was kept; ``existing`` the weights'
-    gradients that are there already: new ones are added to them in place; ``lent`` the borrowed
-    values that nobody needs after this backward. Returns the slots of the weights' gradients by
-    weight name, and that of the input's gradient (None: it needs none).
+    ``slots`` holds what forward kept, the input included if it was kept; ``accumulate`` takes a
+    weight's gradient and its slot as soon as it is there; ``lent`` are the borrowed values that
+    nobody needs after this backward. Returns the slot of the input's gradient (None: it needs
+    none).
     """
-    return _Backward(w, graph, recompute, slots, existing, lent).write(incoming)
+    return _Backward(w, graph, recompute, slots, accumulate, lent).write(incoming)
 
 
 def _run(
@@ -130,13 +130,12 @@ class _Backward:
         graph: Graph,
         recompute: Recompute,
         slots: dict[int, int],
-        existing: Mapping[str, int],
+        accumulate: Callable[[GradTensor, int], None],
         lent: Mapping[int, int],
     ) -> None:
         self.w, self.graph, self.recompute, self.slots = w, graph, recompute, slots
-        self.existing, self.lent = existing, dict(lent)
+        self.accumulate, self.lent = accumulate, dict(lent)
         self.pending: dict[int, Gradient] = {}
-        self.weights: dict[str, int] = {}
         self.keepers: dict[int, int] = {}
         self.calls: dict[int, _Call] = {}
         for region in recompute.regions:
@@ -158,7 +157,7 @@ class _Backward:
         for value in values:
             keepers[value] = keepers.get(value, 0) + 1
 
-    def write(self, incoming: Gradient) -> tuple[dict[str, int], int | None]:
+    def write(self, incoming: Gradient) -> int | None:
         self.pending[self.graph.output] = incoming
         for index in reversed(range(len(self.graph.ops))):
             outputs = self.graph.ops[index].outputs
@@ -167,7 +166,7 @@ class _Backward:
                 self._node(index, arrived)
         source = self.graph.input
         given = None if source is None else self.pending.get(source)
-        return self.weights, None if given is None else given.slot
+        return None if given is None else given.slot
 
     def _node(self, index: int, arrived: list[Gradient]) -> None:
         """Run one node: ``arrived`` are the gradients of its outputs."""
@@ -181,34 +180,30 @@ class _Backward:
         for value in op.passes:
             arrived[0].holders += 1
             results.append((value, arrived[0]))
-        results += self._launch(op, arrived)
+        made, weights = self._launch(op, arrived)
+        results += made
         self._drop_all(arrived)
         self._unpack(op, call)
         for value, gradient in results:
             self._deliver(value, gradient)
-        for made in op.gradients:
-            if made.weight is not None:
-                self._add_in_place(made.weight, f"{made.name}.add", made.bytes, op.module)
+        for gradient_of, slot in weights:
+            self.accumulate(gradient_of, slot)
 
     def _accumulate(self, op: Op, slot: int) -> None:
         """The sum that arrives is the weight's gradient."""
-        self.weights[op.accumulates] = slot
+        value, weight = self.graph.values[op.outputs[0]], op.accumulates
         self.w.recategorise(slot, Category.UNSHARDED_GRADIENTS)
-        size = self.graph.values[op.outputs[0]].bytes
-        self._add_in_place(op.accumulates, f"{op.accumulates}.grad.add", size, op.module)
+        made = GradTensor(
+            name=f"{weight}.grad", shape=value.shape, dtype=value.dtype, weight=weight
+        )
+        self.accumulate(made, slot)
 
-    def _add_in_place(self, weight: str, name: str, size: int, module: str) -> None:
-        """AccumulateGrad, which the engine runs before any other node, where a gradient waits."""
-        if weight not in self.existing:
-            return
-        self.w.launch(Elementwise(name=name, kind="copy", read=2 * size, written=size), module)
-        self.w.free(self.weights[weight])
-        self.weights[weight] = self.existing[weight]
-
-    def _launch(self, op: Op, arrived: list[Gradient]) -> list[tuple[int, Gradient]]:
-        """Allocate and compute the op's gradients; weights' stay, values' are returned."""
+    def _launch(
+        self, op: Op, arrived: list[Gradient]
+    ) -> tuple[list[tuple[int, Gradient]], list[tuple[GradTensor, int]]]:
+        """Allocate and compute the op's gradients: those of values, and those of weights."""
         slots = [0] * len(op.gradients)
-        results = []
+        results, weights = [], []
         for step in op.backward:
             for number in step.outputs:
                 made = op.gradients[number]
@@ -225,14 +220,14 @@ class _Backward:
                     )
                 )
                 if made.weight is not None:
-                    self.weights[made.weight] = slots[number]
+                    weights.append((made, slots[number]))
                 elif made.value is not None:
                     results.append((made.value, Gradient(slots[number])))
             self.w.launch(step.kernel, op.module)
             self.w.free_all(slots[number] for number in step.frees)
             if step.drops_incoming:
                 self._drop_all(arrived)
-        return results
+        return results, weights
 
     def _drop_all(self, gradients: list[Gradient]) -> None:
         for gradient in gradients:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise
+from simulator.lowering.accumulate import AccumulateGrad
 from simulator.lowering.autograd import Gradient, write_backward, write_forward
-from simulator.lowering.framework import Framework, MicroStep
+from simulator.lowering.framework.hooks import Backward, Forward, Gradients, Hook
 from simulator.lowering.units import LOSS, Kind, Unit
 from simulator.lowering.writer import BlockWriter
 from simulator.model.decoder import Decoder
-from simulator.model.graph import Graph, Weight
+from simulator.model.graph import Graph
 from simulator.plan.plan import Training
 from simulator.program.instructions import Category, Tensor
 
@@ -23,12 +24,10 @@ class Bodies:
         self,
         decoder: Decoder,
         training: Training,
-        framework: Framework,
         loss: Kind,
         units: Sequence[Unit],
     ) -> None:
-        self.decoder, self.training = decoder, training
-        self.framework, self.loss = framework, loss
+        self.decoder, self.training, self.loss = decoder, training, loss
         self.kept_lent = frozenset().union(*(kept_borrows(unit.kind) for unit in units))
         first = decoder.embedding
         self.kept_lent |= {first.values[v].name for v in first.saved_values() & {*first.lends}}
@@ -52,7 +51,7 @@ class Bodies:
             w.alloc(tensor, slot=w.shared("own", f"buffer.{buffer.name}"))
         w.mark("start")
 
-    def batch(self, w: BlockWriter, micro: MicroStep) -> None:
+    def batch(self, w: BlockWriter, hook: Hook) -> None:
         """Token ids and labels, held by the training loop until backward is done."""
         for name in ("tokens", "labels"):
             tensor = Tensor(
@@ -63,53 +62,41 @@ class Bodies:
                 module="embed",
             )
             w.alloc(tensor, slot=w.shared("own", name))
-        self.framework.begin_forward(w, micro)
+        hook.write(w)
 
-    def forward(
-        self,
-        w: BlockWriter,
-        kind: Kind,
-        behind: Kind | None,
-        ahead: Sequence[Kind],
-        micro: MicroStep,
-        *,
-        gathered: bool,
-        lent_input: bool,
-    ) -> None:
+    def forward(self, w: BlockWriter, kind: Kind, hooks: Forward, *, lent_input: bool) -> None:
         """One unit. The caller drops its reference to the input when the unit returns.
 
         ``lent_input``: the model's forward holds the input longer, and a later unit drops it.
         """
-        if kind.wrapped:
-            self.framework.pre_forward(w, kind, behind, ahead, micro, gathered=gathered)
+        hooks.before(w)
         slots = self._slots(w, kind)
         for number, (first, end) in enumerate(_modules(kind)):
-            if number and kind.wrapped:
-                self.framework.between_modules(w, kind)
+            if number:
+                hooks.between(w)
             ops = range(first, end)
             write_forward(w, kind.graph, kind.recompute, slots, ops, self._lent(kind))
-        if kind.wrapped:
-            self.framework.post_forward(w, kind)
+        hooks.after(w)
         rest = range(_hooked_ops(kind), len(kind.graph.ops))
         write_forward(w, kind.graph, kind.recompute, slots, rest, self._lent(kind))
         if not lent_input:
             _drop_input(w, kind, slots)
         w.free_all(slots[v] for v in kind.graph.until_return if v not in kind.recompute.kept)
 
-    def loss_forward(self, w: BlockWriter, micro: MicroStep, units: Sequence[Unit]) -> None:
+    def loss_forward(self, w: BlockWriter, hook: Hook, units: Sequence[Unit]) -> None:
         """The loss; the training loop drops the logits when it has returned.
 
         Leaving autocast drops its cache: the casts that no node keeps go.
         """
         inside = self.decoder.loss_in_forward
         if not inside:
-            self.framework.end_forward(w, micro)
+            hook.write(w)
         slots = self._slots(w, self.loss)
         graph = self.loss.graph
         write_forward(w, graph, self.loss.recompute, slots, range(len(graph.ops)))
         self._drop_through_loss(w)
         if inside:
-            self.framework.end_forward(w, micro)
+            hook.write(w)
         _drop_input(w, self.loss, slots)
         for unit in units:
             w.free_all(
@@ -124,8 +111,11 @@ class Bodies:
             if value not in self.head.recompute.kept:
                 w.free(w.shared("previous", f"kept.{_named(self.head, value)}"))
 
-    def loss_backward(self, w: BlockWriter, ahead: Kind | None) -> None:
-        """``loss.backward()`` starts from a gradient of one, which lives until it returns."""
+    def loss_backward(self, w: BlockWriter, hooks: Sequence[Hook]) -> None:
+        """``loss.backward()`` starts from a gradient of one, which lives until it returns.
+
+        ``hooks``: those of the model's outputs that fire here, the loss' and the logits'.
+        """
         root = Tensor(
             name="loss.grad",
             shape=(1,),
@@ -135,68 +125,26 @@ class Bodies:
         )
         slot = w.alloc(root, slot=w.shared("own", "grad"))
         w.launch(Elementwise(name="ones_like", kind="copy", read=0, written=4), LOSS)
-        if self.decoder.loss_in_forward:  # the hook on the loss fires first, then the logits'
-            self.framework.begin_backward(w, ahead)
-            ahead = None
-        self._backward(w, self.loss, Gradient(slot, holders=2), {}, returns=frozenset())
-        if not self.head.wrapped:
-            self.framework.begin_backward(w, ahead)
+        of_loss, of_logits = hooks
+        of_loss.write(w)
+        self._backward(w, self.loss, Gradient(slot, holders=2), Backward(), returns=frozenset())
+        of_logits.write(w)
 
     def backward(
-        self,
-        w: BlockWriter,
-        kind: Kind,
-        ahead: Kind | None,
-        pending: Kind | None,
-        micro: MicroStep,
-        *,
-        first: bool,
-        returns: frozenset[str],
+        self, w: BlockWriter, kind: Kind, hooks: Backward, root: Hook, *, returns: frozenset[str]
     ) -> None:
-        """One unit; ``ahead`` is gathered next, ``pending`` was reduced before.
+        """One unit. ``root``: the hook on the model's output, where this unit makes it.
 
         ``returns``: of the values lent to this unit, those that nobody needs after it.
         """
-        if kind.wrapped:
-            self.framework.pre_backward(w, kind, ahead, first=first)
-            if kind.name == "head":  # its hook on the logits was registered before the root's
-                self.framework.begin_backward(w, None)
-        existing = {}
-        if self.framework.adds_in_place(micro):
-            existing = {
-                weight.name: w.shared("own", f"accumulated.{weight.name}")
-                for weight in kind.graph.weights
-                if weight.name not in self.tied
-            }
+        hooks.before(w)
+        root.write(w)
         incoming = Gradient(w.shared("own", "grad"))
-        gradients = self._backward(w, kind, incoming, existing, returns=returns)
-        if kind.wrapped and not self.framework.deferred(kind):
-            self.framework.post_backward(w, kind, gradients, pending, micro)
-        else:
-            new = {name: slot for name, slot in gradients.items() if name not in existing}
-            self._leave_to_root(w, kind, new, micro)
+        hooks.after(w, self._backward(w, kind, incoming, hooks, returns=returns))
 
-    def _leave_to_root(
-        self, w: BlockWriter, kind: Kind, gradients: dict[str, int], micro: MicroStep
-    ) -> None:
-        """Gradients wait for the root; those of a tied weight meet, and are summed out of place."""
-        word = self.framework.waits_as(micro)
-        weights = {weight.name: weight for weight in kind.graph.weights}
-        for name, slot in gradients.items():
-            if weights[name].tied:
-                w.promote(slot, "embed", f"tied.{name}")
-            elif name in self.tied:
-                total = _sum_tied(w, weights[name], self.training, slot)
-                if self.framework.adds_in_place(micro):
-                    _add_in_place(w, weights[name], total, self.training)
-                else:
-                    w.promote(total, "own", f"{word}.{name}")
-            else:
-                w.promote(slot, "own", f"{word}.{name}")
-
-    def end_backward(self, w: BlockWriter, micro: MicroStep, *, pending: bool) -> None:
+    def end_backward(self, w: BlockWriter, hook: Hook) -> None:
         """The engine returns: the loss and its gradient go; then the loop drops the batch."""
-        self.framework.end_backward(w, pending, micro)
+        hook.write(w)
         w.free_all((w.shared("loss", "grad"), w.shared("loss", "out")))
         w.mark("bwd_done")
         w.free_all((w.shared("own", "tokens"), w.shared("own", "labels")))
@@ -206,21 +154,20 @@ class Bodies:
         w: BlockWriter,
         kind: Kind,
         incoming: Gradient,
-        existing: dict[str, int],
+        hooks: Backward,
         *,
         returns: frozenset[str],
-    ) -> dict[str, int]:
+    ) -> Gradients:
         kept = kind.recompute.kept
         slots = {value: slot for value, slot in self._slots(w, kind).items() if value in kept}
         lent = {}
         if returns:
             lent = {v: s for v, s in self._borrowed(w, kind.graph) if _named(kind, v) in returns}
-        gradients, out = write_backward(
-            w, kind.graph, kind.recompute, slots, incoming, existing, lent
-        )
+        nodes = AccumulateGrad(w, kind.graph, hooks, self.tied)
+        out = write_backward(w, kind.graph, kind.recompute, slots, incoming, nodes.run, lent)
         if out is not None:
             w.promote(out, "previous", "grad")
-        return gradients
+        return nodes.gradients
 
     def _slots(self, w: BlockWriter, kind: Kind) -> dict[int, int]:
         """Shared slots of a graph's output, its input, what it keeps, borrows and lends."""
@@ -263,29 +210,6 @@ def lent_output(decoder: Decoder) -> str | None:
     """Name of the embedding's output if the model's forward holds it past the first block."""
     graph = decoder.embedding
     return graph.values[graph.output].name if graph.output in graph.lends else None
-
-
-def _sum_tied(w: BlockWriter, weight: Weight, training: Training, slot: int) -> int:
-    """AccumulateGrad's second gradient of one parameter, here the embedding's."""
-    tensor = Tensor(
-        name=f"{weight.name}.grad_sum",
-        shape=weight.shape,
-        dtype=training.precision.compute,
-        category=Category.UNSHARDED_GRADIENTS,
-        module=weight.module,
-    )
-    total, size = w.alloc(tensor), tensor.requested
-    w.launch(Elementwise(name=tensor.name, kind="copy", read=2 * size, written=size), weight.module)
-    w.free_all((w.shared("own", f"tied.{weight.name}"), slot))
-    return total
-
-
-def _add_in_place(w: BlockWriter, weight: Weight, slot: int, training: Training) -> None:
-    """AccumulateGrad adds to the gradient that earlier micro-steps left."""
-    size = weight.numel * training.precision.compute.itemsize
-    name = f"{weight.name}.grad.add"
-    w.launch(Elementwise(name=name, kind="copy", read=2 * size, written=size), weight.module)
-    w.free(slot)
 
 
 def _drop_input(w: BlockWriter, kind: Kind, slots: dict[int, int]) -> None:

@@ -1,70 +1,143 @@
-"""``clip_grad_norm_`` over DTensors (torch/nn/utils/clip_grad.py, foreach)."""
+"""``clip_grad_norm_`` (torch/nn/utils/clip_grad.py, foreach): one norm a parameter, their norm over
+all parameters and ranks, then one scaling pass."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise
+from simulator.lowering.shards import Shard
 from simulator.lowering.writer import BlockWriter
 from simulator.program.instructions import Category, Collective, Stream, Tensor
 
 MODULE = "optimizer"
 
 
-def _temporary(name: str, numel: int) -> Tensor:
-    return Tensor(
-        name=f"clip.{name}",
-        shape=(numel,),
-        dtype=DType.FP32,
-        category=Category.OPTIMIZER_TEMPORARIES,
-        module=MODULE,
-    )
+def clip_tensors(w: BlockWriter, shards: Sequence[Shard], gradients: DType) -> None:
+    """Over plain tensors: the norm of the norms, all on this rank and in the gradients' dtype."""
+    c = _Clipping(w, len(shards), _bytes(shards, gradients), gradients)
+    norms = c.norms()
+    stack = c.many("stack")
+    total = c.one("total_norm")
+    for name in ("stack", "total_norm"):
+        c.small(name, len(shards))
+    w.free_all((stack, *reversed(norms)))
+    c.scale(total)
 
 
-def _small(name: str, numel: int) -> Elementwise:
-    return Elementwise(name=f"clip.{name}", kind="copy", read=4 * numel, written=4 * numel)
-
-
-def write_clipping(w: BlockWriter, parameters: int, gradient_bytes: int, ranks: int) -> None:
-    """One norm a parameter, their norm over all ranks, then one scaling pass.
-
-    ``parameters``: how many tensors; ``gradient_bytes``: bytes of the local gradients.
-    """
-    norms = [w.alloc(_temporary("norm", 1)) for _ in range(parameters)]
-    w.launch(
-        Elementwise(name="clip.norm", kind="optimizer", read=gradient_bytes, written=0), MODULE
-    )
-    names = ("stack", "pow", "all_reduced", "root")
-    stack, power, reduced, root = (w.alloc(_temporary(name, parameters)) for name in names)
-    w.launch(_small("stack", parameters), MODULE)
-    w.launch(_small("pow", parameters), MODULE)
+def clip_dtensors(w: BlockWriter, shards: Sequence[Shard], gradients: DType, ranks: int) -> None:
+    """Over DTensors: the norms are stacked sharded, and redistributed as p-th powers."""
+    c = _Clipping(w, len(shards), _bytes(shards, gradients), DType.FP32)
+    norms = c.norms()
+    stack, power, reduced, root = (c.many(name) for name in ("stack", "pow", "all_reduced", "root"))
+    c.small("stack", len(shards))
+    c.small("pow", len(shards))
     if ranks > 1:
-        w.collective(
-            Collective(
-                kind="all_reduce",
-                bytes=4 * parameters,
-                group="dp_shard",
-                stream=Stream.COMPUTE,
-                name="all_reduce grad_norm",
+        all_reduce_norm(w, 4 * len(shards), "dp_shard")
+    c.small("pow", len(shards))
+    w.free_all((power, reduced))
+    total = c.one("total_norm")
+    c.small("total_norm", len(shards))
+    w.free_all((root, stack, *reversed(norms)))
+    c.scale(total)
+
+
+def clip_flat(w: BlockWriter, shards: Sequence[Shard], gradients: DType) -> None:
+    """FSDP1's own ``clip_grad_norm_``: local norms in fp32, one number over all ranks.
+
+    Source: torch/distributed/fsdp/fully_sharded_data_parallel.py.
+    """
+    c = _Clipping(w, len(shards), _bytes(shards, gradients), DType.FP32)
+    norms = c.norms()
+    stack = c.many("stack")
+    w.free_all(reversed(norms))
+    local = c.one("local_norm")
+    for name in ("stack", "local_norm"):
+        c.small(name, len(shards))
+    w.free(stack)
+    power = c.one("pow")
+    c.small("pow", 1)
+    all_reduce_norm(w, 4, "dp_shard")
+    total = c.one("total_norm")
+    c.small("total_norm", 1)
+    w.free(power)
+    c.scale(total)
+    w.free(local)
+
+
+def all_reduce_norm(w: BlockWriter, size: int, group: str) -> None:
+    """Sum ``size`` bytes of norms over a group, on the compute stream."""
+    w.collective(
+        Collective(
+            kind="all_reduce",
+            bytes=size,
+            group=group,
+            stream=Stream.COMPUTE,
+            name="all_reduce grad_norm",
+            module=MODULE,
+        )
+    )
+
+
+def _bytes(shards: Sequence[Shard], gradients: DType) -> int:
+    return gradients.itemsize * sum(shard.numel for shard in shards)
+
+
+@dataclass(frozen=True, slots=True)
+class _Clipping:
+    """Parts of it; ``dtype`` of the norms, ``size``: bytes of the local gradients."""
+
+    w: BlockWriter
+    parameters: int
+    size: int
+    dtype: DType
+
+    def norms(self) -> list[int]:
+        """One norm a parameter."""
+        norms = [self.one("norm") for _ in range(self.parameters)]
+        self._pass("norm", written=0)
+        return norms
+
+    def scale(self, total: int) -> None:
+        """Multiply all gradients by ``max_norm / (total + 1e-6)``, clamped to 1."""
+        w = self.w
+        shifted, inverse, product = (self.one(name) for name in ("shifted", "inverse", "product"))
+        w.free_all((inverse, shifted))
+        factor = self.one("factor")
+        for name in ("add", "reciprocal", "mul", "clamp"):
+            self.small(name, 1)
+        w.free(product)
+        self._pass("scale", written=self.size)
+        w.free_all((factor, total))
+
+    def one(self, name: str) -> int:
+        """A temporary of one number."""
+        return self._temporary(name, 1)
+
+    def many(self, name: str) -> int:
+        """A temporary of one number a parameter."""
+        return self._temporary(name, self.parameters)
+
+    def small(self, name: str, numel: int) -> None:
+        """A kernel over so many numbers."""
+        size = self.dtype.itemsize * numel
+        self.w.launch(
+            Elementwise(name=f"clip.{name}", kind="copy", read=size, written=size), MODULE
+        )
+
+    def _pass(self, name: str, *, written: int) -> None:
+        kernel = Elementwise(name=f"clip.{name}", kind="optimizer", read=self.size, written=written)
+        self.w.launch(kernel, MODULE)
+
+    def _temporary(self, name: str, numel: int) -> int:
+        return self.w.alloc(
+            Tensor(
+                name=f"clip.{name}",
+                shape=(numel,),
+                dtype=self.dtype,
+                category=Category.OPTIMIZER_TEMPORARIES,
                 module=MODULE,
             )
         )
-    w.launch(_small("pow", parameters), MODULE)
-    w.free_all((power, reduced))
-    total = w.alloc(_temporary("total_norm", 1))
-    w.launch(_small("total_norm", parameters), MODULE)
-    w.free_all((root, stack, *reversed(norms)))
-    shifted, inverse, product = (
-        w.alloc(_temporary(name, 1)) for name in ("shifted", "inverse", "product")
-    )
-    w.free_all((inverse, shifted))
-    factor = w.alloc(_temporary("factor", 1))
-    for name in ("add", "reciprocal", "mul", "clamp"):
-        w.launch(_small(name, 1), MODULE)
-    w.free(product)
-    w.launch(
-        Elementwise(
-            name="clip.scale", kind="optimizer", read=gradient_bytes, written=gradient_bytes
-        ),
-        MODULE,
-    )
-    w.free_all((factor, total))

@@ -6,19 +6,18 @@ framework writes its hooks into the same blocks and never owns this loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from simulator.errors import UnsupportedError
 from simulator.lowering.assembly import Assembly, Place, Roles
 from simulator.lowering.bodies import Bodies, kept_borrows
-from simulator.lowering.clipping import write_clipping
-from simulator.lowering.framework import FRAMEWORKS, MicroStep
+from simulator.lowering.framework import FRAMEWORKS, VIEWS, MicroStep
+from simulator.lowering.framework.hooks import Backward, Forward, Hook
 from simulator.lowering.framework.micro import micro_steps
 from simulator.lowering.optimizer import OPTIMIZERS
 from simulator.lowering.optimizer.writing import STATE
 from simulator.lowering.recompute import plan_recompute
-from simulator.lowering.shards import Shard, shards_of
 from simulator.lowering.stepping import Stepping
 from simulator.lowering.units import LOSS, Kind, Unit, units_of, wrapped_sorts
 from simulator.lowering.writer import BlockWriter
@@ -35,8 +34,8 @@ STEP = "step"
 ROOT = "root"
 """Label of the group that the framework's root module keeps."""
 
-RESIDENT = frozenset({"shard", "buffer", "scale", STATE})
-"""First words of registers that live as long as the job: shards, buffers, optimizer states."""
+RESIDENT = frozenset({"buffer", STATE})
+"""First words of registers that live as long as the job: buffers, optimizer states."""
 
 
 def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
@@ -73,23 +72,24 @@ class _Lowering:
         training, parallelism = plan.training, plan.parallelism
         _refuse_unknown(decoder, plan)
         self.plan = plan
+        if parallelism.framework in VIEWS:
+            decoder = decoder.uncached()
         self.units = units_of(
             decoder,
             training,
             wrap=parallelism.fsdp.wrap,
             last_apart=not parallelism.fsdp.reshard_last_block,
         )
-        self.wrapped = [unit for unit in self.units if unit.kind.wrapped]
         self.framework = FRAMEWORKS[parallelism.framework](plan, self.units)
         policy = plan_recompute(decoder.loss, "none")
         loss = Kind(name=LOSS, fqn=LOSS, graph=decoder.loss, recompute=policy, wrapped=False)
-        self.bodies = Bodies(decoder, training, self.framework, loss, self.units)
+        self.bodies = Bodies(decoder, training, loss, self.units)
         self.returned = self._returned()
         self.labels = {unit.label: unit for unit in self.units}
         self.a = Assembly()
         choice, precision = training.optimizer_choice, training.trained_precision
         optimizer = OPTIMIZERS[choice](training.optimizer, precision, training.hyper)
-        self.stepping = Stepping(self.a, optimizer, self.units, self.shards)
+        self.stepping = Stepping(self.a, optimizer, self.units, self.framework.shards)
 
     def _returned(self) -> list[frozenset[str]]:
         """By unit, the lent values that no unit before it keeps: its backward lets them go."""
@@ -106,135 +106,99 @@ class _Lowering:
                 self._forward(Place(Phase.FORWARD, step, number), micro)
                 self._backward(Place(Phase.BACKWARD, step, number), micro)
             self._optimize(Place(Phase.OPTIMIZER, step))
-        return self.a.program(resident=RESIDENT)
+        return self.a.program(resident=RESIDENT | self.framework.resident)
 
     def _init(self) -> None:
         place = Place(Phase.INIT, 0)
         self._over_units(place, "init", lambda kind: partial(self.framework.init, kind=kind))
+        self.a.call(("start",), self.framework.start, {"own": STEP, **self.labels}, place)
         self.a.call(("buffers",), self.bodies.buffers, {"own": STEP}, place)
 
     def _forward(self, place: Place, micro: MicroStep) -> None:
-        roles: Roles = {"own": STEP, "root": ROOT, **self.labels}
-        self.a.call(("batch", micro), partial(self.bodies.batch, micro=micro), roles, place)
-        behind: Unit | str | None = ROOT if self.framework.root else None
-        previous: Unit | None = None
-        early: set[int] = set()
-        for index, unit in enumerate(self.units):
-            ahead = self.framework.gathered_ahead(index)
-            self._forward_unit(place, micro, unit, previous, behind, ahead, index in early)
-            early.update(ahead)
-            previous = unit
-            if unit.kind.wrapped:
-                behind = unit
+        begin = self.framework.begin_forward(micro, place.step)
+        roles: Roles = {"own": STEP, "root": ROOT, **self.labels, **begin.roles}
+        self.a.call(("batch", *begin.key), partial(self.bodies.batch, hook=begin), roles, place)
+        for index in range(len(self.units)):
+            self._forward_unit(place, index, self.framework.forward(index, micro, place.step))
+        end = self.framework.end_forward(micro, place.step)
         cached = [unit for unit in self.units if unit.kind.recompute.until_loss]
-        roles = _roles(own=LOSS, previous=self.units[-1], behind=behind)
+        roles = {"own": LOSS, "previous": self.units[-1], **end.roles}
         roles |= {unit.label: unit for unit in cached}
-        write = partial(self.bodies.loss_forward, micro=micro, units=cached)
-        self.a.call(("forward", LOSS, micro), write, roles, place)
+        write = partial(self.bodies.loss_forward, hook=end, units=cached)
+        self.a.call(("forward", LOSS, *end.key), write, roles, place)
 
-    def _forward_unit(
-        self,
-        place: Place,
-        micro: MicroStep,
-        unit: Unit,
-        previous: Unit | None,
-        behind: Unit | str | None,
-        ahead: Sequence[int],
-        gathered: bool,
-    ) -> None:
-        targets = [self.units[index] for index in ahead]
-        kinds = [target.kind for target in targets]
-        kind = behind.kind if isinstance(behind, Unit) else unit.kind if behind else None
-        names = (_name(behind), *(target.name for target in kinds))
-        roles = _roles(own=unit, previous=previous, behind=behind, embed=self.units[0])
-        roles |= {f"ahead.{number}": target for number, target in enumerate(targets)}
-        lent_input = previous is self.units[0] and self.bodies.lent_output is not None
+    def _forward_unit(self, place: Place, index: int, hooks: Forward) -> None:
+        unit = self.units[index]
+        lent_input = index == 1 and self.bodies.lent_output is not None
+        write = partial(self.bodies.forward, kind=unit.kind, hooks=hooks, lent_input=lent_input)
         self.a.call(
-            ("forward", unit.kind.name, "after", *names, gathered, lent_input, micro),
-            partial(
-                self.bodies.forward,
-                kind=unit.kind,
-                behind=kind,
-                ahead=kinds,
-                micro=micro,
-                gathered=gathered,
-                lent_input=lent_input,
-            ),
-            roles,
+            ("forward", unit.kind.name, *hooks.key, lent_input),
+            write,
+            {**self._roles(index), **hooks.roles},
             place,
         )
 
     def _backward(self, place: Place, micro: MicroStep) -> None:
-        left = self.wrapped[::-1]
-        first_ahead = left[0] if self.framework.root and left else None
+        of_loss, of_logits, in_head = self._output_hooks()
         self.a.call(
-            ("backward", LOSS, _name(first_ahead)),
-            partial(self.bodies.loss_backward, ahead=_kind(first_ahead)),
-            _roles(own=LOSS, previous=self.units[-1], ahead=first_ahead),
+            ("backward", LOSS, *of_loss.key, *of_logits.key),
+            partial(self.bodies.loss_backward, hooks=(of_loss, of_logits)),
+            {"own": LOSS, "previous": self.units[-1], **of_loss.roles, **of_logits.roles},
             place,
         )
-        pending: Unit | None = None
         for index in reversed(range(len(self.units))):
-            unit = self.units[index]
-            if unit.kind.wrapped:
-                left = left[1:]
-            if not unit.kind.graph.has_backward:
-                continue
-            self._backward_unit(place, micro, index, left[0] if left else None, pending)
-            if unit.kind.wrapped and micro.reduce and not self.framework.deferred(unit.kind):
-                pending = unit if unit.kind.graph.trained else None
+            if self.units[index].kind.graph.has_backward:
+                root = in_head if index == len(self.units) - 1 else Hook()
+                hooks = self.framework.backward(index, micro, place.step)
+                self._backward_unit(place, index, hooks, root)
+        end = self.framework.end_backward(micro, place.step)
         self.a.call(
-            ("backward", "end", micro, _name(pending)),
-            partial(self.bodies.end_backward, micro=micro, pending=pending is not None),
-            {**self.labels, **_roles(own=STEP, loss=LOSS, root=ROOT, pending=pending)},
+            ("backward", "end", *end.key),
+            partial(self.bodies.end_backward, hook=end),
+            {"own": STEP, "loss": LOSS, "root": ROOT, **self.labels, **end.roles},
             place,
         )
 
-    def _backward_unit(
-        self,
-        place: Place,
-        micro: MicroStep,
-        index: int,
-        ahead: Unit | None,
-        pending: Unit | None,
-    ) -> None:
-        unit = self.units[index]
-        first = not self.framework.root and unit is self.wrapped[-1]
-        previous = self.units[index - 1] if index else None
-        names = ("ahead", _name(ahead), "pending", _name(pending))
-        returns = self.returned[index]
+    def _output_hooks(self) -> tuple[Hook, Hook, Hook]:
+        """The root's hooks on the model's outputs: on the loss it returns, on the logits, and on
+        the logits where the head's own hook was registered before."""
+        first, again = (self.framework.begin_backward(first=first) for first in (True, False))
+        of_loss = first if self.bodies.decoder.loss_in_forward else Hook()
+        if self.units[-1].kind.wrapped:
+            return of_loss, Hook(), again
+        return of_loss, again if self.bodies.decoder.loss_in_forward else first, Hook()
+
+    def _backward_unit(self, place: Place, index: int, hooks: Backward, root: Hook) -> None:
+        unit, returns = self.units[index], self.returned[index]
+        write = partial(
+            self.bodies.backward, kind=unit.kind, hooks=hooks, root=root, returns=returns
+        )
         self.a.call(
-            ("backward", unit.kind.name, *names, first, returns, micro),
-            partial(
-                self.bodies.backward,
-                kind=unit.kind,
-                ahead=_kind(ahead),
-                pending=_kind(pending),
-                micro=micro,
-                first=first,
-                returns=returns,
-            ),
-            _roles(own=unit, previous=previous, ahead=ahead, pending=pending, embed=self.units[0]),
+            ("backward", unit.kind.name, *hooks.key, *root.key, returns),
+            write,
+            {**self._roles(index), **hooks.roles, **root.roles},
             place,
         )
+
+    def _roles(self, index: int) -> dict[str, Unit | str]:
+        """Who a unit's code always knows: itself, the one before it and the embedding's."""
+        roles: dict[str, Unit | str] = {"own": self.units[index], "embed": self.units[0]}
+        return {**roles, "previous": self.units[index - 1]} if index else roles
 
     def _optimize(self, place: Place) -> None:
         if not self.plan.offload_parameters:
             self._step(place)
         self._mark(place, "opt_done")
-        for unit in self.wrapped:
-            if not unit.kind.graph.trained:
-                continue
-            write = partial(self.framework.zero_grad, kind=unit.kind)
-            self.a.call(("zero_grad", unit.kind.graph.name), write, {"own": unit}, place)
-        if self.framework.root:
-            write = partial(self.framework.zero_grad, kind=None)
-            self.a.call(("zero_grad", ROOT), write, {"root": ROOT}, place)
+        self._over_units(
+            place, "zero_grad", lambda kind: partial(self.framework.zero_grad, kind=kind)
+        )
+        self.a.call(("end_step",), self.framework.end_step, {"own": STEP, "root": ROOT}, place)
         self._mark(place, "zero_grad")
 
     def _step(self, place: Place) -> None:
         if self.plan.training.clip_grad_norm is not None:
-            self.a.call(("clip",), self._write_clipping, {"own": STEP}, place)
+            key, write = ("clip", place.step == 0), partial(self._clip, step=place.step)
+            self.a.call(key, write, {"own": STEP}, place)
         self.stepping.step(place)
 
     def _over_units(
@@ -247,16 +211,9 @@ class _Lowering:
     def _mark(self, place: Place, name: str) -> None:
         self.a.call(("mark", name), lambda w: w.mark(name), {"own": STEP}, place)
 
-    def _write_clipping(self, w: BlockWriter) -> None:
-        shards = [shard for unit in self.units for shard in self.shards(unit.kind)]
-        size = self.plan.training.trained_precision.gradients.itemsize
-        total = size * sum(shard.numel for shard in shards)
-        write_clipping(w, len(shards), total, self.plan.parallelism.dp_shard)
-
-    def shards(self, kind: Kind) -> tuple[Shard, ...]:
-        """A unit's local parameters that are trained."""
-        shards = shards_of(kind.graph, self.plan.parallelism.dp_shard)
-        return tuple(shard for shard in shards if shard.weight.trainable)
+    def _clip(self, w: BlockWriter, step: int) -> None:
+        shards = [shard for unit in self.units for shard in self.framework.shards(unit.kind)]
+        self.framework.clip(w, shards, step)
 
 
 def _refuse_unknown(decoder: Decoder, plan: Plan) -> None:
@@ -274,15 +231,3 @@ def _refuse_unknown(decoder: Decoder, plan: Plan) -> None:
         raise UnsupportedError("tied embeddings cannot be in two FSDP groups: use wrap: block")
     if parallelism.world_size != parallelism.dp_shard * parallelism.dp_replicate:
         raise UnsupportedError("mesh axes other than dp_shard, dp_replicate are not yet supported")
-
-
-def _roles(**roles: Unit | str | None) -> dict[str, Unit | str]:
-    return {role: unit for role, unit in roles.items() if unit is not None}
-
-
-def _name(unit: Unit | str | None) -> str | None:
-    return unit.kind.name if isinstance(unit, Unit) else unit
-
-
-def _kind(unit: Unit | None) -> Kind | None:
-    return None if unit is None else unit.kind

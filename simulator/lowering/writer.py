@@ -15,6 +15,7 @@ from simulator.program.instructions import (
     Category,
     Collective,
     Free,
+    HostWait,
     Instruction,
     Launch,
     Mark,
@@ -71,12 +72,16 @@ class BlockWriter:
         """Whether a slot is of this call alone."""
         return slot > FIRST_LOCAL
 
-    def promote(self, slot: int, role: str, name: str) -> None:
-        """Let what was allocated into local ``slot`` outlive this call under a shared name."""
+    def promote(self, slot: int, role: str, name: str, category: Category | None = None) -> None:
+        """Let what was allocated into local ``slot`` outlive this call under a shared name.
+
+        ``category``: what it turns out to be for, where that is not what it was allocated as.
+        """
         where = self._allocated_at.pop(slot)
         old = self._instructions[where]
         assert isinstance(old, Alloc)
-        self._instructions[where] = Alloc(self.shared(role, name), old.tensor, old.stream)
+        tensor = old.tensor if category is None else replace(old.tensor, category=category)
+        self._instructions[where] = Alloc(self.shared(role, name), tensor, old.stream)
 
     def recategorise(self, slot: int, category: Category) -> None:
         """What was allocated into local ``slot`` turns out to be something else."""
@@ -109,6 +114,10 @@ class BlockWriter:
     def wait(self, event: int, *streams: Stream) -> None:
         """cudaStreamWaitEvent on each of ``streams``."""
         self._instructions.extend(Wait(event, stream) for stream in streams)
+
+    def host_wait(self, event: int) -> None:
+        """cudaEventSynchronize."""
+        self._instructions.append(HostWait(event))
 
     def wait_stream(self, waiting: Iterable[Stream], awaited: Stream) -> None:
         """``waiting.wait_stream(awaited)``: an event recorded and waited for."""

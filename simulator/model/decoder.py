@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simulator.dtypes import DType
 from simulator.fine_tuning import FineTuning
@@ -67,6 +67,16 @@ class Decoder:
         """Each graph that has parameters, once."""
         distinct = {graph.name: graph for graph in (self.embedding, *self.blocks, self.head)}
         return tuple(distinct.values())
+
+    def uncached(self) -> Decoder:
+        """The same where autocast caches no cast: of parameters that are views, it does not."""
+        found = {graph.name: replace(graph, until_loss=()) for graph in self.graphs}
+        return replace(
+            self,
+            embedding=found[self.embedding.name],
+            blocks=tuple(found[block.name] for block in self.blocks),
+            head=found[self.head.name],
+        )
 
     @property
     def parameters(self) -> int:

@@ -39,7 +39,7 @@ class Precision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fsdp:
-    """FSDP2's knobs, by torch's names.
+    """FSDP's knobs, by torch's names; the last three are FSDP1's.
 
     ``wrap``: a named wrapping or module patterns. ``reshard_after_forward``: an int keeps a slice
     of 1/int after forward and gathers over so many ranks in backward.
@@ -51,6 +51,9 @@ class Fsdp:
     reshard_after_backward: bool = True
     sync_every_micro_batch: bool = True
     forward_prefetch: int = 0
+    backward_prefetch: str = "pre"
+    limit_all_gathers: bool = True
+    use_orig_params: bool = True
     rules: Fsdp2Rules = NEWEST_FSDP2
 
     def reshards_to(self, shard: int) -> bool | int:

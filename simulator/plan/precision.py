@@ -111,19 +111,32 @@ RECIPES: dict[str, Precision] = {
 }
 """Every recipe by the name a scenario uses."""
 
+_UNCAST = {
+    "fsdp-mixed": "autocast",
+    "bf16-mixed-master": "autocast",
+    "bf16-no-master": "pure-bf16",
+    "megatron-bf16": "autocast",
+}
+
+_SHARDED = dict.fromkeys(("bf16-mixed-master", "bf16-no-master", "megatron-bf16"), "fsdp-mixed")
+
 NEAREST: dict[str, dict[str, str]] = {
-    "fsdp2": {
-        "bf16-mixed-master": "fsdp-mixed",
-        "bf16-no-master": "fsdp-mixed",
-        "megatron-bf16": "fsdp-mixed",
-    }
+    "fsdp2": _SHARDED,
+    "fsdp1": _SHARDED,
+    "single": _UNCAST,
 }
 """By framework: the recipes it cannot run, each with the nearest one that it can.
 
-FSDP2 hands the optimizer the stored shards themselves, so a gradient and its moments have the
+FSDP hands the optimizer the stored shards themselves, so a gradient and its moments have the
 dtype of the stored parameter, and no master copy stands beside it (torch
-``distributed/fsdp/_fully_shard/_fsdp_param.py``).
+``distributed/fsdp/_fully_shard/_fsdp_param.py``, ``_flat_param.py``). Without FSDP nothing casts a
+parameter.
 """
+
+
+def casts(framework: str) -> bool:
+    """Whether ``framework`` has a policy that computes in another dtype than it stores."""
+    return runs_under("fsdp-mixed", framework)
 
 
 def runs_under(recipe: str, framework: str) -> bool:

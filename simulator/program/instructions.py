@@ -18,13 +18,16 @@ from simulator.kernels import Kernel
 
 
 class Stream(Enum):
-    """The CUDA streams of one rank; FSDP2's names (torch ``FSDPCommContext``)."""
+    """The CUDA streams of one rank, by the names of FSDP2 (torch ``FSDPCommContext``) and FSDP1."""
 
     COMPUTE = "default"
     ALL_GATHER_COPY_IN = "all_gather_copy_in"
     ALL_GATHER = "all_gather"
     REDUCE_SCATTER = "reduce_scatter"
     ALL_REDUCE = "all_reduce"
+    PRE_UNSHARD = "pre_unshard"
+    UNSHARD = "unshard"
+    POST_BACKWARD = "post_backward"
 
 
 class Category(Enum):

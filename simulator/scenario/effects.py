@@ -12,6 +12,7 @@ from simulator.lowering.policy import parse_save
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Plan
 from simulator.plan.versions import Software
+from simulator.scenario.frameworks import SETTINGS, rules_of
 from simulator.scenario.releases import release_warnings
 
 
@@ -22,7 +23,7 @@ def warnings_of(tree: Map, model: ModelConfig, plan: Plan, software: Software) -
     simulated in part only.
     """
     found = (
-        *_of_fsdp(plan, model),
+        *_of_framework(plan, model),
         *_of_training(plan),
         *_of_optimizer(plan),
         *_of_model(model),
@@ -51,9 +52,19 @@ def _asks(tree: Map, path: tuple[str, ...], harmless: object) -> bool:
     return not isinstance(node, Scalar) or node.value != harmless
 
 
+def _of_framework(plan: Plan, model: ModelConfig) -> Iterator[Dead]:
+    """What a framework does not read, then what the rest leaves without effect of what it does."""
+    framework = plan.parallelism.framework
+    reads = rules_of(framework).reads
+    for key, harmless in SETTINGS.items():
+        if key not in reads:
+            yield key, harmless, f" under {framework}"
+    yield from (dead for dead in _of_fsdp(plan, model) if dead[0] in reads)
+
+
 def _of_fsdp(plan: Plan, model: ModelConfig) -> Iterator[Dead]:
     fsdp, accumulates = plan.parallelism.fsdp, plan.training.grad_accum > 1
-    if model.layers == 1:
+    if model.layers == 1 and plan.parallelism.framework == "fsdp2":
         yield "parallelism.fsdp.forward_prefetch", 0, ": there is no next block (layers: 1)"
     if not accumulates:
         why = ": there is one micro-batch a step (grad_accum: 1)"
@@ -74,8 +85,11 @@ def _of_unwrapped(plan: Plan) -> Iterator[Dead]:
         return
     why = ": no block is wrapped (fsdp.wrap)"
     yield "parallelism.fsdp.reshard_last_block", None, why
-    yield "parallelism.fsdp.forward_prefetch", 0, why
+    if wrap == "none" or plan.parallelism.framework == "fsdp2":
+        yield "parallelism.fsdp.forward_prefetch", 0, why
     if wrap == "none":
+        yield "parallelism.fsdp.backward_prefetch", "pre", why
+        yield "parallelism.fsdp.limit_all_gathers", True, why
         why = ": FSDP's root is not resharded after forward, and it holds all (fsdp.wrap: none)"
         yield "parallelism.fsdp.reshard_after_forward", True, why
 

@@ -11,7 +11,7 @@ from pydantic import ValidationInfo
 from simulator.documents.scalars import shorten
 from simulator.errors import ScenarioError, UserError
 from simulator.plan.plan import FP8
-from simulator.plan.precision import RECIPES, bytes_per_parameter, nearest, runs_under
+from simulator.plan.precision import NEAREST, RECIPES, bytes_per_parameter, nearest, runs_under
 from simulator.scenario.bounds import Bound, parse_number
 from simulator.scenario.fields import (
     FLAG,
@@ -71,7 +71,7 @@ def dtypes() -> Kind:
             )
         return by_name(value)
 
-    names = [name for name in RECIPES if runs_under(name, "fsdp2")]
+    names = [name for name in RECIPES if any(runs_under(name, each) for each in NEAREST)]
     by_name: Any = choice(names, [name for name in RECIPES if name not in names]).func
     return Kind(check, schema={"anyOf": [{"enum": names}, PRECISION_MAP]})
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator.documents.mistakes import Mistakes
-from simulator.documents.node import Map, Origin, Scalar, find, plain, scalar
+from simulator.documents.node import Map, Origin, Scalar, plain, scalar
 from simulator.scenario.catalogue import BuiltIn, Catalogue
 from simulator.scenario.changes import CHANGE, apply_changes, from_python, parse_set
 from simulator.scenario.contract import without_later_keys
@@ -15,6 +15,7 @@ from simulator.scenario.defaults import complete
 from simulator.scenario.effects import warnings_of
 from simulator.scenario.extends import read_extended
 from simulator.scenario.fields import check_line
+from simulator.scenario.frameworks import framework_in
 from simulator.scenario.kinds import check_date
 from simulator.scenario.resolve import (
     resolve,
@@ -99,12 +100,11 @@ def resolve_document(
 
 def _context(tree: Map, directory: Path | None, catalogue: Catalogue) -> dict[str, Any]:
     """What validators of names and recipes look things up in."""
-    framework = find(tree, ("parallelism", "framework"))
     return {
         "model": catalogue.model,
         "topology": lambda name: catalogue.gpus_per_node(name, directory),
         "gpu": lambda name: catalogue.check_gpu(name, directory),
-        "framework": framework.value if isinstance(framework, Scalar) else "",
+        "framework": framework_in(tree),
     }
 
 

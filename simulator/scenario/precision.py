@@ -1,4 +1,4 @@
-"""Precision by hand: a map of dtypes, and what FSDP2 can do with it."""
+"""Precision by hand: a map of dtypes, and what a framework can do with it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from simulator.documents.mistakes import Mistakes
 from simulator.documents.node import Map
 from simulator.dtypes import SHORT_NAMES, DType
 from simulator.errors import did_you_mean
-from simulator.plan.plan import FP8, Precision
-from simulator.plan.precision import RECIPES
+from simulator.plan.plan import FP8, FP8_GATHERED, Precision
+from simulator.plan.precision import RECIPES, casts
 from simulator.scenario.fields import kind_of
+from simulator.scenario.frameworks import rules_of
 
 PATH = ("training", "precision")
 DTYPES = ("parameters", "compute", "gradients", "reduce", "master", "moments")
@@ -40,19 +41,24 @@ def spelled_out(recipe: str) -> dict[str, str | bool]:
 
 
 def resolve_precision(
-    value: str | Mapping[str, Any], tree: Map, mistakes: Mistakes
+    value: str | Mapping[str, Any] | None, framework: str, tree: Map, mistakes: Mistakes
 ) -> Precision | None:
-    """The dtypes that a recipe or a map asks for; None, with mistakes, where FSDP2 cannot."""
+    """The dtypes that a recipe or a map asks for; None, with mistakes, where it cannot be done."""
+    if value is None:
+        value = rules_of(framework).precision
     if isinstance(value, str):
         return RECIPES[value]
     before = len(mistakes.found)
-    asked = _Asked(value, tree, mistakes)
+    asked = _Asked(value, framework, tree, mistakes)
     asked.check_keys()
     parameters = asked.dtype("parameters") or DType.FP32
     compute = asked.dtype("compute") or parameters
     asked.same("gradients", parameters, "keeps a gradient in the dtype of its stored parameter")
     asked.same("moments", parameters, "makes AdamW's moments in the dtype of the stored parameter")
     asked.no_master()
+    if not casts(framework):
+        asked.same("compute", parameters, "casts no parameter but by autocast")
+        asked.same("reduce", parameters, "keeps a gradient in the dtype of its parameter")
     found = Precision(
         name=BY_HAND,
         parameters=parameters,
@@ -76,8 +82,11 @@ def _named(found: Precision) -> Precision:
 class _Asked:
     """A map of dtypes that is being read."""
 
-    def __init__(self, value: Mapping[str, Any], tree: Map, mistakes: Mistakes) -> None:
-        self.value, self.tree, self.mistakes = value, tree, mistakes
+    def __init__(
+        self, value: Mapping[str, Any], framework: str, tree: Map, mistakes: Mistakes
+    ) -> None:
+        self.value, self.framework = value, framework
+        self.tree, self.mistakes = tree, mistakes
 
     def wrong(self, key: str, text: str, *, of_key: bool = False) -> None:
         self.mistakes.at(self.tree, (*PATH, key), text, of_key=of_key)
@@ -103,12 +112,13 @@ class _Asked:
         found = self.dtype(key)
         if found is not None and found is not stored:
             short = _SHORT[stored]
-            self.wrong(key, f"fsdp2 {why}; allowed: {short}, or leave it out")
+            self.wrong(key, f"{self.framework} {why}; allowed: {short}, or leave it out")
 
     def no_master(self) -> None:
         if self.dtype("master") is not None:
-            text = "fsdp2 keeps no master copy beside the stored parameters; leave it out, and "
-            self.wrong("master", f"{text}with parameters: fp32 the shards are the master")
+            text = f"{self.framework} keeps no master copy beside the stored parameters"
+            hint = "; leave it out, and with parameters: fp32 they are the master"
+            self.wrong("master", text + hint)
 
     def autocast(self, compute: DType) -> DType | None:
         """To bf16, where the gathered parameters are fp32."""
@@ -123,6 +133,8 @@ class _Asked:
     def fp8(self) -> str | None:
         """How the blocks' linears multiply in float8; None where they do not."""
         found = self.value.get("fp8")
+        if found == FP8_GATHERED and self.framework != "fsdp2":
+            self.wrong("fp8", f"{self.framework} gathers nothing in float8; use tensorwise")
         if found is None or (isinstance(found, str) and found in FP8):
             return found
         near = did_you_mean(found, FP8) if isinstance(found, str) else ""

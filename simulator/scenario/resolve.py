@@ -13,6 +13,7 @@ from simulator.plan.plan import Parallelism, Plan, Training
 from simulator.plan.versions import OLDEST_TORCH, Software, default_of
 from simulator.scenario.bounds import Expect, Measured
 from simulator.scenario.catalogue import Catalogue
+from simulator.scenario.frameworks import USUAL, rules_of
 from simulator.scenario.limits import check_size
 from simulator.scenario.releases import check_release
 from simulator.scenario.resolve_mesh import resolve_mesh, usual_wrap, world_size
@@ -60,19 +61,23 @@ def resolve(
     """
     shaped = mesh = world = training = None
     if sections.model:
-        shaped = resolve_model(sections.model, software, directory, catalogue, tree, mistakes)
+        style = rules_of(sections.parallelism.framework).style if sections.parallelism else None
+        shaped = resolve_model(
+            sections.model, style, software, directory, catalogue, tree, mistakes
+        )
     cluster = _cluster(sections.cluster) if sections.cluster else None
     if cluster:
         there = catalogue.gpus_per_node(cluster.topology, directory)
         world = world_size(cluster, there, tree, mistakes)
         _check_reserved(cluster, directory, catalogue, tree, mistakes)
     model = shaped.config if shaped else None
-    wrap, _ = usual_wrap(software, model)
+    framework = sections.parallelism.framework if sections.parallelism else USUAL
+    wrap, _ = usual_wrap(software, framework, model)
     if sections.parallelism:
         mesh = resolve_mesh(sections.parallelism, world, wrap, software, tree, mistakes)
     if sections.training:
         training = resolve_training(sections.training, model, mesh, tree, mistakes)
-    offload = resolve_offload(sections.offload, tree, mistakes)
+    offload = resolve_offload(sections.offload, framework, tree, mistakes)
     if sections.measured and world is not None:
         _check_whose(sections.measured, world, tree, mistakes)
     if shaped and training:
@@ -169,10 +174,14 @@ def _derived(
     offload = sections.offload.parameters if sections.offload else "none"
     return {
         **shaped.derived,
-        wrap: usual_wrap(software, shaped.config),
+        wrap: usual_wrap(software, mesh.framework, shaped.config),
         last: default_of("parallelism.fsdp.reshard_last_block", software),
         ("parallelism", "dp_replicate"): (mesh.dp_replicate, _FILLS if not one else "default"),
         ("parallelism", "dp_shard"): (mesh.dp_shard, _FILLS),
+        ("training", "precision"): (
+            rules_of(mesh.framework).precision,
+            f"as {mesh.framework} is used",
+        ),
         ("training", "grad_accum"): (training.grad_accum, "global_batch" if given else "default"),
         ("training", "global_batch"): (whole, "micro_batch × ranks × grad_accum"),
         ("training", "optimizer", "implementation"): (

@@ -7,6 +7,7 @@ from simulator.documents.node import Map
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Fsdp, Parallelism
 from simulator.plan.versions import Software, default_of, fsdp2_rules
+from simulator.scenario.frameworks import Rules, rules_of
 from simulator.scenario.scenario import ClusterSpec
 from simulator.scenario.schema import FsdpSection, ParallelismSection
 
@@ -39,8 +40,12 @@ def resolve_mesh(
 
     ``wrap``: which modules get a unit of their own where the scenario doesn't say.
     """
-    replicate, shard = _dp_axes(section, world, tree, mistakes)
+    rules = rules_of(section.framework)
+    _check_axes(section, rules, world, tree, mistakes)
+    replicate, shard = _dp_axes(section, rules, world, tree, mistakes)
     _check_slices(section.fsdp, shard, tree, mistakes)
+    if section.framework == "fsdp1":
+        _check_fsdp1(section.fsdp, wrap, shard, tree, mistakes)
     return Parallelism(
         framework=section.framework,
         dp_replicate=replicate,
@@ -49,19 +54,41 @@ def resolve_mesh(
     )
 
 
-def usual_wrap(software: Software, model: ModelConfig | None) -> tuple[str, str]:
+def usual_wrap(software: Software, framework: str, model: ModelConfig | None) -> tuple[str, str]:
     """The wrapping where none is given, and the words for where it comes from."""
+    fixed = rules_of(framework).wrap
+    if fixed is not None:
+        return fixed, f"{framework} {'wraps no modules' if fixed == 'none' else 'as it is used'}"
     if model is not None and model.tied:
         return "block", "head and embedding share a weight"
     wrap, word = default_of("parallelism.fsdp.wrap", software)
     return str(wrap), word
 
 
+def _check_axes(
+    section: ParallelismSection, rules: Rules, world: int | None, tree: Map, mistakes: Mistakes
+) -> None:
+    """A framework splits the job over axes of its own; without any there is one GPU."""
+    name = section.framework
+    if not rules.axes and world is not None and world > 1:
+        text = f"{name} trains on one GPU, and the cluster has {world}; set cluster.gpus_per_node"
+        mistakes.at(tree, ("parallelism", "framework"), f"{text}: 1, or use another framework")
+    for axis in ("dp_replicate", "dp_shard"):
+        if axis not in rules.axes and (getattr(section, axis) or 1) > 1:
+            can = f"use {rules.axes[0]}" if rules.axes else "there is one GPU"
+            where = ("parallelism", axis)
+            mistakes.at(tree, where, f"{name} splits nothing along {axis}; {can}")
+
+
 def _dp_axes(
-    section: ParallelismSection, world: int | None, tree: Map, mistakes: Mistakes
+    section: ParallelismSection, rules: Rules, world: int | None, tree: Map, mistakes: Mistakes
 ) -> tuple[int, int]:
-    """(dp_replicate, dp_shard). With neither given there is one replica."""
+    """(dp_replicate, dp_shard). With neither given the framework's first axis fills the world."""
     replicate, shard = section.dp_replicate, section.dp_shard
+    if not rules.axes:
+        return 1, 1
+    if rules.axes == ("dp_replicate",):
+        shard = 1
     if world is None:
         return replicate or 1, shard or 1
     if shard is None:
@@ -97,15 +124,41 @@ def _check_slices(section: FsdpSection, shard: int, tree: Map, mistakes: Mistake
     mistakes.at(tree, where, f"{text}; allowed: {', '.join(['true', 'false', *allowed])}")
 
 
+def _check_fsdp1(
+    section: FsdpSection, wrap: str, shard: int, tree: Map, mistakes: Mistakes
+) -> None:
+    """What FSDP1 has no choice of."""
+    where = ("parallelism", "fsdp")
+    if not isinstance(section.reshard_after_forward, bool):
+        text = "fsdp1 reshards all or nothing; allowed: true, false"
+        mistakes.at(tree, (*where, "reshard_after_forward"), text)
+    if section.forward_prefetch > 1:
+        text = f"found {section.forward_prefetch}, but fsdp1 gathers one unit ahead; allowed: 0, 1"
+        mistakes.at(tree, (*where, "forward_prefetch"), text)
+    chosen = wrap if section.wrap is None else section.wrap
+    if chosen == "torchtitan":
+        text = "fsdp1 wraps one module a unit, not norm and head in one"
+        mistakes.at(tree, (*where, "wrap"), f"{text}; supported: block, none, patterns")
+    if chosen == "none" and section.use_orig_params:
+        text = "not yet supported under fsdp1 with use_orig_params; supported: block"
+        mistakes.at(tree, (*where, "wrap"), f"{text}, or use_orig_params: false")
+    if shard == 1:
+        text = "fsdp1 shards nothing over one rank; expected 2 or more, or framework: single"
+        mistakes.at(tree, ("parallelism", "dp_shard"), text)
+
+
 def _fsdp(section: FsdpSection, wrap: str, software: Software) -> Fsdp:
     last, _ = default_of("parallelism.fsdp.reshard_last_block", software)
     given = section.reshard_last_block
     return Fsdp(
-        wrap=wrap if section.wrap is None else section.wrap,
+        wrap=wrap if section.wrap is None or wrap == "none" else section.wrap,
         reshard_after_forward=section.reshard_after_forward,
         reshard_last_block=bool(last) if given is None else given,
         reshard_after_backward=section.reshard_after_backward,
         sync_every_micro_batch=section.sync_every_micro_batch,
         forward_prefetch=section.forward_prefetch,
+        backward_prefetch=section.backward_prefetch,
+        limit_all_gathers=section.limit_all_gathers,
+        use_orig_params=section.use_orig_params,
         rules=fsdp2_rules(software),
     )

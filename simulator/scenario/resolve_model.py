@@ -33,17 +33,23 @@ class Shaped:
 
 def resolve_model(
     section: ModelSection,
+    style: str | None,
     software: Software,
     directory: Path | None,
     catalogue: Catalogue,
     tree: Map,
     mistakes: Mistakes,
 ) -> Shaped | None:
-    """The model of the scenario; what does not go together joins ``mistakes``."""
+    """The model of the scenario; what does not go together joins ``mistakes``.
+
+    ``style``: whose modules run where the scenario doesn't say; None: the preset's.
+    """
     found = _named(section, directory, catalogue, tree, mistakes)
     if found is None:
         return None
     base, word = found
+    if style is not None:
+        base = dataclasses.replace(base, style=style)
     given = section.model_dump(exclude={"preset", "hf_config", "dropout"}, exclude_none=True)
     config = dataclasses.replace(base, **given)
     norm, norm_word = default_of("model.rms_norm", software)

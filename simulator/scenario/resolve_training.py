@@ -10,7 +10,9 @@ from simulator.dtypes import DType
 from simulator.lowering.policy import CORE_ATTENTION
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Parallelism, Precision, Training
+from simulator.plan.precision import casts
 from simulator.scenario.fine_tuning import resolve_fine_tuning
+from simulator.scenario.frameworks import USUAL
 from simulator.scenario.precision import resolve_precision
 from simulator.scenario.resolve_optimizer import resolve_optimizer
 from simulator.scenario.schema import OffloadSection, TrainingSection
@@ -30,11 +32,12 @@ def resolve_training(
     mistakes: Mistakes,
 ) -> Training | None:
     """One training step; what does not go together joins ``mistakes``."""
-    precision = resolve_precision(section.precision, tree, mistakes)
+    framework = mesh.framework if mesh else USUAL
+    precision = resolve_precision(section.precision, framework, tree, mistakes)
     attention = section.attention or _attention_of(model)
     if model is not None:
         if precision is not None:
-            _check_attention(attention, precision, model, tree, mistakes)
+            _check_attention(attention, precision, model, framework, tree, mistakes)
         _check_length(section.seq_len, model, tree, mistakes)
     optimizer = resolve_optimizer(section, model, mesh, tree, mistakes)
     replicas = mesh.dp_replicate * mesh.dp_shard if mesh else 0
@@ -48,6 +51,9 @@ def resolve_training(
     if tuning is not None and precision.fp8 is not None:
         text = "float8 linears are not supported with fine_tuning; leave out one of the two"
         mistakes.at(tree, ("training", "precision", "fp8"), text)
+    if tuning is not None and framework == "fsdp1":
+        text = "not yet supported under fsdp1; supported: framework: fsdp2, single"
+        mistakes.at(tree, ("training", "fine_tuning"), text)
     return Training(
         seq_len=section.seq_len,
         micro_batch=section.micro_batch,
@@ -72,10 +78,15 @@ def with_attention(model: ModelConfig, attention: str) -> ModelConfig:
     return dataclasses.replace(model, attention=_ATTENTION[attention])
 
 
-def resolve_offload(section: OffloadSection | None, tree: Map, mistakes: Mistakes) -> bool:
+def resolve_offload(
+    section: OffloadSection | None, framework: str, tree: Map, mistakes: Mistakes
+) -> bool:
     """Whether CPUOffloadPolicy holds parameters, gradients and states: all three or none."""
     if section is None:
         return False
+    if section.parameters == "host" and framework != "fsdp2":
+        text = f"not yet supported under {framework}; supported: none, or framework: fsdp2"
+        mistakes.at(tree, ("offload", "parameters"), text)
     for key in ("gradients", "optimizer"):
         found = getattr(section, key)
         if found is not None and found != section.parameters:
@@ -89,7 +100,12 @@ def _attention_of(model: ModelConfig | None) -> str:
 
 
 def _check_attention(
-    attention: str, precision: Precision, model: ModelConfig, tree: Map, mistakes: Mistakes
+    attention: str,
+    precision: Precision,
+    model: ModelConfig,
+    framework: str,
+    tree: Map,
+    mistakes: Mistakes,
 ) -> None:
     where = ("training", "attention")
     if model.style == "torchtitan" and attention == "eager":
@@ -101,10 +117,12 @@ def _check_attention(
     if model.family in _EAGER_ALONE and attention == "flash":
         mistakes.at(tree, where, f"{model.family} has eager attention alone; supported: eager")
     if precision.autocast is not None and model.experts:
-        text = "autocast is not supported for routed experts; the nearest is fsdp-mixed"
+        text = "autocast is not supported for routed experts; the nearest is "
+        text += "fsdp-mixed" if casts(framework) else "pure-bf16"
         mistakes.at(tree, ("training", "precision"), text)
     elif attention == "flash" and (precision.autocast or precision.compute) is DType.FP32:
-        text = "flash attention computes in 16 bits; the nearest that run it: fsdp-mixed, autocast"
+        nearest = "fsdp-mixed" if casts(framework) else "pure-bf16"
+        text = f"flash attention computes in 16 bits; the nearest that run it: {nearest}, autocast"
         other = "efficient" if model.style == "torchtitan" else "eager"
         hint = f", or training.attention: {other}"
         mistakes.at(tree, ("training", "precision"), f"{text}{hint}")

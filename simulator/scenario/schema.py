@@ -89,7 +89,7 @@ class ClusterSection(Section):
 
 
 class FsdpSection(Section):
-    """``parallelism.fsdp:``, FSDP2's knobs."""
+    """``parallelism.fsdp:``, FSDP's knobs; the last three are FSDP1's."""
 
     wrap: Annotated[Any, patterns(["torchtitan", "block", "none"])] = None
     reshard_after_forward: Annotated[bool | int, slices()] = True
@@ -97,13 +97,16 @@ class FsdpSection(Section):
     reshard_after_backward: Flag = True
     sync_every_micro_batch: Flag = True
     forward_prefetch: Annotated[int, whole(0, 10_000)] = 0
+    backward_prefetch: Annotated[str, choice(["pre", "post", "none"])] = "pre"
+    limit_all_gathers: Flag = True
+    use_orig_params: Flag = True
 
 
 class ParallelismSection(Section):
     """``parallelism:``, the framework and the axes of the mesh."""
 
     framework: Annotated[
-        str, choice(["fsdp2"], ["single", "ddp", "fsdp1", "deepspeed", "megatron"])
+        str, choice(["fsdp2", "fsdp1", "single"], ["ddp", "deepspeed", "megatron"])
     ]
     dp_replicate: Annotated[int, whole(1, 100_000_000)] | None = None
     dp_shard: Annotated[int, whole(1, 100_000_000)] | None = None
@@ -177,7 +180,7 @@ class TrainingSection(Section):
     micro_batch: Annotated[int, whole(1, 65_536)]
     grad_accum: Annotated[int, whole(1, 65_536)] | None = None
     global_batch: Annotated[int, whole(1, 10**12)] | None = None
-    precision: Annotated[Any, dtypes()] = "fsdp-mixed"
+    precision: Annotated[Any, dtypes()] = None
     optimizer: OptimizerSection = OptimizerSection()
     clip_grad_norm: Annotated[float, number(0, 1e9, above=True)] | None = None
     activation_checkpointing: CheckpointingSection = CheckpointingSection()

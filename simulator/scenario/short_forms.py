@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from simulator.documents.node import DEFAULT, Map, Node, Origin, Scalar, find, place, scalar
 from simulator.plan.precision import RECIPES
+from simulator.scenario.frameworks import framework_in, rules_of
 from simulator.scenario.precision import PATH as PRECISION
 from simulator.scenario.precision import spelled_out
 
@@ -71,7 +72,8 @@ def as_text(tree: Map, paths: Iterable[Path]) -> Map:
 
 def spell_out_recipe(tree: Map) -> Map:
     """``tree`` with its precision as a map, so that one dtype of it can change."""
-    node = find(tree, PRECISION) or scalar("fsdp-mixed", DEFAULT)
+    usual = rules_of(framework_in(tree)).precision
+    node = find(tree, PRECISION) or scalar(usual, DEFAULT)
     if not isinstance(node, Scalar) or node.value not in RECIPES:
         return tree
     words = spelled_out(str(node.value))

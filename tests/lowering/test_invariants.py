@@ -64,10 +64,9 @@ def test_resident_state_is_the_closed_form(model: ModelConfig, plan: Plan) -> No
     )
     expected = rounded(8 * training.seq_len * (model.head_dim // 2))
     for weight in weights if not plan.offload_parameters else ():
-        rows = -(-weight.shape[0] // world)
-        shard = rows * prod(weight.shape[1:])
-        expected += rounded(shard * training.precision.parameters.itemsize)
-        expected += states_of(optimizer, Shard(weight=weight, rows=rows, world=world))
+        shape = (-(-weight.shape[0] // world), *weight.shape[1:])
+        expected += rounded(prod(shape) * training.precision.parameters.itemsize)
+        expected += states_of(optimizer, Shard(weight=weight, shape=shape, world=world))
     assert replay(lower(decoder, plan), detail=False).resident[-1] == expected
 
 

@@ -41,7 +41,7 @@ HONOURED: dict[str, Any] = {
     "cluster.gpus_per_node": 4,
     "cluster.gpu": "h200-sxm",
     "cluster.reserved": "2 GiB",
-    "parallelism.framework": None,  # one choice so far
+    "parallelism.framework": "fsdp1",
     "parallelism.dp_replicate": 2,
     "parallelism.dp_shard": 4,
     "parallelism.fsdp.wrap": "block",
@@ -50,6 +50,9 @@ HONOURED: dict[str, Any] = {
     "parallelism.fsdp.reshard_after_backward": "false",
     "parallelism.fsdp.sync_every_micro_batch": "false",
     "parallelism.fsdp.forward_prefetch": 2,
+    "parallelism.fsdp.backward_prefetch": "post",
+    "parallelism.fsdp.limit_all_gathers": "false",
+    "parallelism.fsdp.use_orig_params": "false",
     "training.seq_len": 1024,
     "training.micro_batch": 2,
     "training.grad_accum": 2,

@@ -43,6 +43,10 @@ BEFORE: dict[str, dict[str, Any]] = {
         "parallelism.fsdp.sync_every_micro_batch": False,
     },
     "parallelism.fsdp.sync_every_micro_batch": {"training.grad_accum": 2},
+    **{
+        f"parallelism.fsdp.{key}": {"parallelism.framework": "fsdp1", "model.style": "torchtitan"}
+        for key in ("backward_prefetch", "limit_all_gathers", "use_orig_params")
+    },
     "training.activation_checkpointing.early_stop": {"training.activation_checkpointing": "full"},
     "training.activation_checkpointing.save": {"training.activation_checkpointing": "selective-op"},
     "training.activation_checkpointing.modules": {

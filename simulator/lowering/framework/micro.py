@@ -24,6 +24,11 @@ class MicroStep:
     summed: bool = False
     gathered: bool = False
 
+    @property
+    def later(self) -> bool:
+        """Whether earlier micro-steps of the step left gradients."""
+        return self.accumulated or self.summed
+
 
 def micro_steps(plan: Plan) -> Iterator[MicroStep]:
     """The micro-steps of one step, in order; the last one always reduces and reshards."""

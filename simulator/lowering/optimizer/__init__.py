@@ -59,8 +59,10 @@ def default_implementation(name: str) -> str:
 
 def refusal(name: str, implementation: str, framework: str) -> str | None:
     """Why a framework's parameters can't go through an optimizer, and what is nearest."""
-    found = DTENSOR_REFUSES.get((name, implementation))
-    if framework != "fsdp2" or found is None:
+    found = DTENSOR_REFUSES.get((name, implementation)) if framework == "fsdp2" else None
+    if framework == "fsdp1" and name == "muon":
+        found = "its shards are one-dimensional", "adamw"
+    if found is None:
         return None
     why, nearest = found
     return (

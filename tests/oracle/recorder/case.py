@@ -39,7 +39,7 @@ class Case:
     ``reshard`` is ``reshard_after_forward``; dtypes are
     ``bf16``, ``fp32`` or None for "as stored", ``master`` being the stored one. ``wrap``: see
     ``recorder.frameworks.fsdp2``. ``opt``: a name of ``recorder.optimizers``, None to step none.
-    ``framework``: ``fsdp2``, ``fsdp1`` or ``ddp``; ``options`` are its own. ``lora``: names of the
+    ``framework``: a name of ``recorder.frameworks``; ``options`` are its own. ``lora``: names of
     linears with adapters, by commas, or ``all-linear``; ``lora_dtype`` None is the base's; beside
     adapters the parts ``trains`` are trained; without, all but the parts ``freeze``. Parts are
     ``embed``, ``layers``, ``norm`` and ``head``, to freeze also ``layers.7``. ``fp8``:

@@ -60,6 +60,8 @@ def shelf_of(case: Case) -> Shelf:
     """The file that a case's recording belongs in."""
     if case.fp8:
         return Shelf(DATA / "float8_runs.json.gz")
+    if case.framework != "fsdp2":
+        return Shelf(DATA / "framework_runs.json.gz")
     if case.lora or case.freeze:
         return Shelf(DATA / "fine_tuning_runs.json.gz")
     if case.model.startswith(HUGGING_FACE) and case.autocast:

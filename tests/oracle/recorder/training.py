@@ -75,8 +75,8 @@ class _Run:
         tracer, many = self.tracer, self.case.grad_accum > 1
         place = f"{step}.{micro}" if many else str(step)
         last = micro == self.case.grad_accum - 1
+        tracer.phase = f"fwd:{place}"
         with self.framework.micro_step(self.module, last=last):
-            tracer.phase = f"fwd:{place}"
             with tracer.category("input"):
                 tokens, labels = self._batch(), self._batch()
             with self._autocast():
@@ -94,7 +94,11 @@ class _Run:
         tracer.module = ""
         if self.case.clip:
             tracer.phase = f"clip:{step}"
-            clip_grad_norm_(self.parameters, 1.0, foreach=True)
+            own = getattr(self.module, "clip_grad_norm_", None)  # FSDP1's root has one
+            if own is not None:
+                own(1.0)
+            else:
+                clip_grad_norm_(self.parameters, 1.0, foreach=True)
         if self.optimizer is None:
             for parameter in self.parameters:
                 parameter.grad = None

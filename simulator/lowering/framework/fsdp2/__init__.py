@@ -5,6 +5,6 @@ events), ``_fsdp_collectives.py`` (buffers and streams), ``_fsdp_state.py`` (hoo
 ``_fsdp_param.py`` (shards).
 """
 
-from simulator.lowering.framework.fsdp2.hooks import Fsdp2
+from simulator.lowering.framework.fsdp2.framework import Fsdp2
 
 __all__ = ["Fsdp2"]

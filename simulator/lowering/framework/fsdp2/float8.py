@@ -9,7 +9,8 @@ too many. Source: torchao 0.18 float8/fsdp_utils.py, float8_utils.py ``tensor_to
 from __future__ import annotations
 
 from simulator.dtypes import DType
-from simulator.lowering.framework.fsdp2.groups import Group, Member, Setting, copy, flat
+from simulator.lowering.framework.buffers import copy, flat
+from simulator.lowering.framework.fsdp2.groups import Group, Member, Setting
 from simulator.lowering.writer import BlockWriter
 from simulator.model.graph import Weight
 from simulator.program.instructions import Category, Collective, Stream, Tensor

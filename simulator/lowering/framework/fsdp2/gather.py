@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from simulator.kernels import Elementwise
+from simulator.lowering.framework.buffers import copy, flat
 from simulator.lowering.framework.fsdp2.float8 import cast_shards
-from simulator.lowering.framework.fsdp2.groups import Group, Member, Setting, copy, flat
+from simulator.lowering.framework.fsdp2.groups import Group, Member, Setting
 from simulator.lowering.writer import BlockWriter
 from simulator.program.instructions import Category, Collective, Stream
 

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from simulator.dtypes import DType
-from simulator.kernels import Elementwise
 from simulator.lowering.shards import Shard, shards_of
 from simulator.lowering.units import Kind, Unit
 from simulator.model.graph import Weight
 from simulator.plan.plan import Plan, Precision
 from simulator.plan.versions import Fsdp2Rules
-from simulator.program.instructions import Category, Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +137,3 @@ def root_group(units: Sequence[Unit], world: int) -> Group | None:
         first="embed",
         last="head",
     )
-
-
-def flat(name: str, numel: int, dtype: DType, category: Category, module: str) -> Tensor:
-    """A one-dimensional buffer."""
-    return Tensor(name=name, shape=(numel,), dtype=dtype, category=category, module=module)
-
-
-def copy(name: str, read: int, written: int) -> Elementwise:
-    """A copy or cast: bytes read and written."""
-    return Elementwise(name=name, kind="copy", read=read, written=written)

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.errors import UnsupportedError
-from simulator.lowering.framework.fsdp2.float8 import alloc_scale, replace_scales
+from simulator.lowering.framework.fsdp2.float8 import replace_scales
 from simulator.lowering.framework.fsdp2.gather import GATHERING, Gather
 from simulator.lowering.framework.fsdp2.groups import Group, own_group, root_group, setting_of
 from simulator.lowering.framework.fsdp2.reduce import Reduce, accumulated
+from simulator.lowering.framework.hooks import Gradients
 from simulator.lowering.framework.micro import MicroStep
-from simulator.lowering.quantised import alloc_states
-from simulator.lowering.shards import shards_of
 from simulator.lowering.units import Kind, Unit
 from simulator.lowering.writer import BlockWriter
 from simulator.plan.plan import FP8_GATHERED, Plan
-from simulator.program.instructions import Category, Stream, Tensor
+from simulator.program.instructions import Stream
 
 
-class Fsdp2:
-    """The hooks of ``fully_shard`` under one plan."""
+class Hooks:
+    """Writes the hooks of ``fully_shard`` under one plan.
+
+    Roles: ``behind`` is the group whose gathered buffer forward still holds; ``ahead`` (in forward
+    ``ahead.0``, ``ahead.1``, ...) groups that are gathered before they run; ``pending`` the group
+    whose reduction is in flight; ``root`` what no unit of its own wraps.
+    """
 
     def __init__(self, plan: Plan, units: Sequence[Unit]) -> None:
         self.options = plan.parallelism.fsdp
@@ -28,8 +32,7 @@ class Fsdp2:
         self.gather = Gather(self.setting)
         self.reduce = Reduce(setting_of(plan, plan.training.trained_precision))
         self._units = units
-        self._root = root_group(units, self.setting.world)
-        self.root = self._root is not None
+        self.root = root_group(units, self.setting.world)
         self._groups: dict[tuple[str, str], Group] = {}
         self._refuse_what_no_backward_frees(plan)
         if plan.training.precision.fp8 == FP8_GATHERED and (
@@ -92,53 +95,28 @@ class Fsdp2:
         """
         if not kind.wrapped or kind.graph.input_requires_grad:
             return False
-        return self.root or kind.name != "embedding" or not kind.graph.has_backward
-
-    def gathered_ahead(self, unit: int) -> Sequence[int]:
-        """``set_modules_to_forward_prefetch``: each block gathers the next few blocks."""
-        ahead = self.options.forward_prefetch
-        blocks = [i for i, u in enumerate(self._units) if u.layer is not None and u.kind.wrapped]
-        if not ahead or unit not in blocks:
-            return ()
-        first = unit + 1 if unit == blocks[0] else unit + ahead
-        return [index for index in range(first, unit + ahead + 1) if index <= blocks[-1]]
+        return self.root is not None or kind.name != "embedding" or not kind.graph.has_backward
 
     # -- forward
-
-    def init(self, w: BlockWriter, kind: Kind) -> None:
-        """Each parameter's shard is an allocation of its own; offloaded, it is on the host."""
-        if self.setting.offload:
-            return
-        for shard in shards_of(kind.graph, self.setting.world):
-            tensor = Tensor(
-                name=shard.weight.name,
-                shape=shard.shape,
-                dtype=self.setting.stored_of(shard.weight),
-                category=Category.PARAMETERS,
-                module=shard.weight.module,
-            )
-            w.alloc(tensor, slot=w.shared("own", f"shard.{shard.weight.name}"))
-            alloc_states(w, shard.weight)
-            alloc_scale(w, shard.weight)
 
     def begin_forward(self, w: BlockWriter, micro: MicroStep) -> None:
         """``_root_pre_forward``: gathering waits for the optimizer; then the root's own group."""
         w.wait_stream(GATHERING, Stream.COMPUTE)
-        if self._root is not None:
+        if self.root is not None:
             w.mark("pre_fwd.begin:root")
             if not micro.gathered:
-                self.gather.unshard(w, self._root)
-                self.gather.copy_out(w, self._root)
+                self.gather.unshard(w, self.root)
+                self.gather.copy_out(w, self.root)
             w.mark("pre_fwd.end:root")
 
     def pre_forward(
         self,
         w: BlockWriter,
         kind: Kind,
-        behind: Kind | None,
         ahead: Sequence[Kind],
         micro: MicroStep,
         *,
+        behind: bool,
         gathered: bool,
     ) -> None:
         """Gather, copy out; the buffer of the group behind goes at the end of the call."""
@@ -146,11 +124,11 @@ class Fsdp2:
         if not micro.gathered:
             if not gathered:
                 self.gather.unshard(w, self.group(kind))
-            if behind is not None:
+            if behind:
                 w.wait(w.event("behind", "copied_out"), *GATHERING)
             self.gather.copy_out(w, self.group(kind))
             replace_scales(w, self.group(kind))
-            if behind is not None:
+            if behind:
                 self.gather.drop_gathered(w, "behind")
         w.mark(f"pre_fwd.end:{kind.fqn}")
         if not micro.gathered:
@@ -174,7 +152,7 @@ class Fsdp2:
 
     def end_forward(self, w: BlockWriter, micro: MicroStep) -> None:
         """The root's ``_post_forward``: it stays gathered, and flushes the last buffer."""
-        if self._root is not None:
+        if self.root is not None:
             w.mark("post_fwd.begin:root")
             w.mark("post_fwd.end:root")
         if not micro.gathered:
@@ -185,7 +163,7 @@ class Fsdp2:
 
     def begin_backward(self, w: BlockWriter, ahead: Kind | None) -> None:
         """The root's ``_pre_backward``: it is gathered, and gathers the last wrapped unit."""
-        if self._root is not None:
+        if self.root is not None:
             w.mark("pre_bwd.begin:root")
             self._gather_ahead(w, ahead)
             w.mark("pre_bwd.end:root")
@@ -218,6 +196,19 @@ class Fsdp2:
         """Autograd finds ``.grad`` set where accumulated gradients were not converted."""
         return micro.accumulated and not self.reduce.converts
 
+    def existing(self, w: BlockWriter, kind: Kind, micro: MicroStep) -> Gradients:
+        """Those gradients of a unit's own weights, by name."""
+        if not self.adds_in_place(micro):
+            return {}
+        names = [weight.name for weight in kind.graph.trained if not weight.tied]
+        return {name: w.shared("own", f"accumulated.{name}") for name in names}
+
+    def leave_to_root(self, w: BlockWriter, gradients: Gradients, micro: MicroStep) -> None:
+        """Gradients of a unit without hooks wait for the root's; what is added to stays."""
+        if not self.adds_in_place(micro):
+            for name, slot in gradients.items():
+                w.promote(slot, "own", f"{self.waits_as(micro)}.{name}")
+
     def waits_as(self, micro: MicroStep) -> str:
         """First word of the registers in which the root's gradients wait for the root."""
         stays = not micro.reduce and not self.reduce.converts
@@ -226,10 +217,11 @@ class Fsdp2:
     def post_backward(
         self,
         w: BlockWriter,
+        gradients: Gradients,
         kind: Kind,
-        gradients: dict[str, int],
-        pending: Kind | None,
         micro: MicroStep,
+        *,
+        pending: bool,
     ) -> None:
         """Accumulate, reshard, drop the reduction in flight, reduce.
 
@@ -289,7 +281,7 @@ class Fsdp2:
         last = reduced = "pending" if pending else None
         retaining: list[str] = []
         states: list[Unit | str] = [unit for unit in self._units if unit.kind.wrapped]
-        if self._root is not None:
+        if self.root is not None:
             states.insert(0, "root")
         for state in states:
             role = state if isinstance(state, str) else state.label
@@ -326,7 +318,7 @@ class Fsdp2:
 
         Returns its role where it reduces, else None: nothing is in flight after it.
         """
-        group = self._root if isinstance(state, str) else self.group(state.kind, state.label)
+        group = self.root if isinstance(state, str) else self.group(state.kind, state.label)
         assert group is not None
         fqn = group.fqn if isinstance(state, str) else state.fqn
         w.mark(f"post_bwd.begin:{fqn}")
@@ -347,9 +339,7 @@ class Fsdp2:
         if self.reduce.retained(micro):
             w.free_all(w.shared(role, "reduced") for role in roles)
 
-    def zero_grad(self, w: BlockWriter, kind: Kind | None) -> None:
+    def zero_grad(self, w: BlockWriter, group: Group) -> None:
         """The group's gradients are views of one block: it goes when all of them are None."""
-        if kind is None and self._root is not None and not self._root.trained.members:
-            return
-        if not self.setting.offload:
-            w.free(w.shared("own" if kind is not None else "root", "gradients"))
+        if group.trained.members and not self.setting.offload:
+            w.free(w.shared(group.role, "gradients"))

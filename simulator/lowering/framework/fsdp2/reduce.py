@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.kernels import Elementwise
-from simulator.lowering.framework.fsdp2.groups import Group, Member, Setting, copy, flat
+from simulator.lowering.framework.buffers import copy, flat
+from simulator.lowering.framework.fsdp2.groups import Group, Member, Setting
 from simulator.lowering.framework.micro import MicroStep
 from simulator.lowering.writer import BlockWriter
 from simulator.program.instructions import Category, Collective, Stream, Tensor

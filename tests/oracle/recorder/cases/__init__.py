@@ -6,6 +6,7 @@ from recorder.case import Case
 from recorder.cases.autocast import HUGGING_FACE_AUTOCAST
 from recorder.cases.fine_tuning import FINE_TUNING
 from recorder.cases.float8 import FLOAT8
+from recorder.cases.frameworks import FRAMEWORKS
 from recorder.cases.hostile import HOSTILE
 from recorder.cases.hugging_face import HOSTILE_HUGGING_FACE, HUGGING_FACE
 from recorder.cases.optimizers import OPTIMIZERS
@@ -23,5 +24,6 @@ MERGED: dict[str, Case] = {
     **HUGGING_FACE_AUTOCAST,
     **FINE_TUNING,
     **FLOAT8,
+    **FRAMEWORKS,
 }
 CASES: dict[str, Case] = {**MERGED, **OTHERS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from importlib import import_module
 from typing import Any, Protocol
 
 from torch import nn
@@ -31,22 +32,23 @@ class Framework(Protocol):
         """Name what the framework keeps, where it gives no occasion to when it is made."""
 
 
+FRAMEWORKS = {
+    "fsdp2": "fsdp2:Fsdp2",
+    "fsdp1": "fsdp1:Fsdp1",
+    "ddp": "ddp:Ddp",
+    "single": "single:Single",
+}
+"""Name -> module and class; each is imported only where it is asked for."""
+
+
 def framework_of(case: Case) -> Framework:
     """The case's framework.
 
     Raises:
         ValueError: none of that name.
     """
-    if case.framework == "fsdp2":
-        from recorder.frameworks.fsdp2 import Fsdp2
-
-        return Fsdp2(case)
-    if case.framework == "fsdp1":
-        from recorder.frameworks.fsdp1 import Fsdp1
-
-        return Fsdp1(case)
-    if case.framework == "ddp":
-        from recorder.frameworks.ddp import Ddp
-
-        return Ddp(case)
-    raise ValueError(f"no framework {case.framework!r}; there are fsdp2, fsdp1, ddp")
+    if case.framework not in FRAMEWORKS:
+        raise ValueError(f"no framework {case.framework!r}; there are {', '.join(FRAMEWORKS)}")
+    module, _, name = FRAMEWORKS[case.framework].partition(":")
+    made: Framework = getattr(import_module(f"recorder.frameworks.{module}"), name)(case)
+    return made

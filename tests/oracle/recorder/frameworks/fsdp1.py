@@ -1,9 +1,9 @@
 """FSDP1: ``FullyShardedDataParallel`` around each block, watched through its handles.
 
-Options of a case: ``strategy`` (a name of ``ShardingStrategy``), ``limit_all_gathers``,
-``forward_prefetch``, ``backward_prefetch`` (a name of ``BackwardPrefetch``, or None) and
-``keep_low_precision_grads``. ``record_stream`` marks are not recorded: they delay when a freed
-block may be used again, not what is live.
+Options of a case: ``limit_all_gathers``, ``use_orig_params``, ``backward_prefetch`` (a name of
+``BackwardPrefetch``, or None) and ``keep_low_precision_grads``. ``wrap`` and ``reshard`` are as for
+FSDP2; ``prefetch_fwd`` is on or off. ``record_stream`` marks are not recorded: they delay when a
+freed block may be used again, not what is live.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from torch.distributed.fsdp.wrap import CustomPolicy
 
 from recorder.case import Case
 from recorder.fake.streams import DEVICE
+from recorder.frameworks.fsdp2 import mesh_of, parts_of
 from recorder.models import DTYPES, Built
 from recorder.tracing.tracer import Tracer
 
@@ -64,21 +65,32 @@ class Fsdp1:
             self._patches = stack.pop_all()
 
     def wrap(self, built: Built) -> nn.Module:
-        """Wrap each block, checkpointed or not, and the root."""
+        """Wrap the parts, checkpointed or not, and the root."""
         option = self.case.option
-        blocks = set(built.blocks)
+        wrapped = self._wrapped(built)
         prefetch = option.get("backward_prefetch", "BACKWARD_PRE")
         return FullyShardedDataParallel(
             built.root,
-            auto_wrap_policy=CustomPolicy(lambda module: module in blocks),
-            sharding_strategy=ShardingStrategy[str(option.get("strategy", "FULL_SHARD"))],
+            auto_wrap_policy=CustomPolicy(lambda module: module in wrapped),
+            sharding_strategy=self._strategy(),
+            device_mesh=None if self.case.hsdp is None else mesh_of(self.case),
             limit_all_gathers=bool(option.get("limit_all_gathers", True)),
-            forward_prefetch=bool(option.get("forward_prefetch", False)),
+            forward_prefetch=bool(self.case.prefetch_fwd),
             backward_prefetch=None if prefetch is None else BackwardPrefetch[str(prefetch)],
             mixed_precision=self._precision(),
-            use_orig_params=True,
+            use_orig_params=bool(option.get("use_orig_params", True)),
             device_id=torch.device("cuda", 0),
         )
+
+    def _wrapped(self, built: Built) -> set[nn.Module]:
+        parts = parts_of(self.case.wrap)
+        wrapped = set(built.blocks) if "blocks" in parts else set()
+        return wrapped | {built.embedding} if "embedding" in parts else wrapped
+
+    def _strategy(self) -> ShardingStrategy:
+        if self.case.hsdp is None:
+            return ShardingStrategy["FULL_SHARD" if self.case.reshard else "SHARD_GRAD_OP"]
+        return ShardingStrategy["HYBRID_SHARD" if self.case.reshard else "_HYBRID_SHARD_ZERO2"]
 
     def _precision(self) -> MixedPrecision | None:
         if self.case.param_dtype is None:

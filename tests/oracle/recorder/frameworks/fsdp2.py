@@ -39,14 +39,14 @@ class Fsdp2:
         policy = MixedPrecisionPolicy(
             param_dtype=DTYPES[case.param_dtype], reduce_dtype=DTYPES[case.reduce_dtype]
         )
-        self._options: dict[str, Any] = {"mesh": _mesh(case), "mp_policy": policy}
+        self._options: dict[str, Any] = {"mesh": mesh_of(case), "mp_policy": policy}
         if case.cpu_offload:
             self._options["offload_policy"] = CPUOffloadPolicy(pin_memory=False)
 
     def wrap(self, built: Built) -> nn.Module:
         """Shard the model in place."""
         wrap, reshard = self.case.wrap, self.case.reshard
-        parts = _parts(wrap)
+        parts = parts_of(wrap)
         last_stays = wrap in ("titan_oldlast", "oldtitan")
         if "embedding" in parts:
             fully_shard(built.embedding, reshard_after_forward=reshard, **self._options)
@@ -88,7 +88,7 @@ class Fsdp2:
         """All that lives longer than a hook is named where it is made."""
 
 
-def _parts(wrap: str | tuple[str, ...]) -> tuple[str, ...]:
+def parts_of(wrap: str | tuple[str, ...]) -> tuple[str, ...]:
     """The parts that get a ``fully_shard`` of their own.
 
     Raises:
@@ -101,7 +101,8 @@ def _parts(wrap: str | tuple[str, ...]) -> tuple[str, ...]:
     return parts
 
 
-def _mesh(case: Case) -> DeviceMesh:
+def mesh_of(case: Case) -> DeviceMesh:
+    """The mesh of a case's ranks."""
     shape = (case.ws,) if case.hsdp is None else (case.hsdp, case.ws // case.hsdp)
     names = ("replicate", "shard")[-len(shape) :]
     with unset_fake_temporarily():  # a mesh reads its ranks from a real tensor

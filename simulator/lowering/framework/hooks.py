@@ -1,0 +1,72 @@
+"""What a framework writes around the modules of a step, and whose registers that code names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+
+from simulator.lowering.assembly import Roles
+from simulator.lowering.writer import BlockWriter
+
+Write = Callable[[BlockWriter], None]
+
+Gradients = Mapping[str, int]
+"""Slots by weight name."""
+
+
+def nothing(w: BlockWriter) -> None:
+    """Write nothing."""
+
+
+def no_gradients(w: BlockWriter) -> Gradients:
+    """No gradient is there yet."""
+    return {}
+
+
+def leave(w: BlockWriter, name: str, slot: int) -> None:
+    """Leave a gradient where it is."""
+
+
+def leave_all(w: BlockWriter, gradients: Gradients) -> None:
+    """Likewise for all of a unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """Code at one point of a step.
+
+    ``key``: what it depends on, beside the unit's kind. ``roles``: who plays which role in it,
+    beside the unit itself, ``own``.
+    """
+
+    write: Write = nothing
+    key: tuple[Hashable, ...] = ()
+    roles: Roles = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward:
+    """Around one unit's forward. ``between``: before each module of it but the first."""
+
+    before: Write = nothing
+    between: Write = nothing
+    after: Write = nothing
+    key: tuple[Hashable, ...] = ()
+    roles: Roles = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backward:
+    """Around one unit's backward.
+
+    ``existing``: gradients that earlier micro-steps left, to which autograd adds in place.
+    ``accumulated``: the hook behind AccumulateGrad, when one weight's gradient is there (its name
+    and slot). ``after``: when all are there, and the gradient of the unit's input too.
+    """
+
+    before: Write = nothing
+    existing: Callable[[BlockWriter], Gradients] = no_gradients
+    accumulated: Callable[[BlockWriter, str, int], None] = leave
+    after: Callable[[BlockWriter, Gradients], None] = leave_all
+    key: tuple[Hashable, ...] = ()
+    roles: Roles = field(default_factory=dict)

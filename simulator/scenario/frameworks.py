@@ -1,0 +1,91 @@
+"""What a scenario may ask of each framework: axes of its mesh, defaults, keys that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from simulator.documents.node import Map, Scalar, find
+
+FSDP = "parallelism.fsdp"
+
+SETTINGS: Mapping[str, object] = {
+    f"{FSDP}.wrap": None,
+    f"{FSDP}.reshard_after_forward": True,
+    f"{FSDP}.reshard_last_block": None,
+    f"{FSDP}.reshard_after_backward": True,
+    f"{FSDP}.sync_every_micro_batch": True,
+    f"{FSDP}.forward_prefetch": 0,
+    f"{FSDP}.backward_prefetch": "pre",
+    f"{FSDP}.limit_all_gathers": True,
+    f"{FSDP}.use_orig_params": True,
+}
+"""Keys of one framework or another, each with the value that asks for nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """One framework's.
+
+    ``axes``: axes of the mesh that it splits the job over; the first fills the world where none is
+    given. ``reads``: which of ``SETTINGS``. Where the scenario doesn't say: ``precision``, and
+    whose modules run, ``style`` (None: the preset's), as the framework's users have them.
+    """
+
+    axes: tuple[str, ...]
+    reads: frozenset[str]
+    precision: str
+    style: str | None = "hf"
+    wrap: str | None = None
+
+
+RULES: dict[str, Rules] = {
+    "fsdp2": Rules(
+        axes=("dp_shard", "dp_replicate"),
+        reads=frozenset(
+            f"{FSDP}.{key}"
+            for key in (
+                "wrap",
+                "reshard_after_forward",
+                "reshard_last_block",
+                "reshard_after_backward",
+                "sync_every_micro_batch",
+                "forward_prefetch",
+            )
+        ),
+        precision="fsdp-mixed",
+        style=None,
+    ),
+    "fsdp1": Rules(
+        axes=("dp_shard", "dp_replicate"),
+        reads=frozenset(
+            f"{FSDP}.{key}"
+            for key in (
+                "wrap",
+                "reshard_after_forward",
+                "sync_every_micro_batch",
+                "forward_prefetch",
+                "backward_prefetch",
+                "limit_all_gathers",
+                "use_orig_params",
+            )
+        ),
+        precision="fsdp-mixed",
+        wrap="block",
+    ),
+    "single": Rules(axes=(), reads=frozenset(), precision="autocast", wrap="none"),
+}
+"""By ``parallelism.framework``."""
+
+USUAL = "fsdp2"
+
+
+def framework_in(tree: Map) -> str:
+    """The framework that a tree names, as it stands there; empty where it names none."""
+    node = find(tree, ("parallelism", "framework"))
+    return str(node.value) if isinstance(node, Scalar) else ""
+
+
+def rules_of(framework: str) -> Rules:
+    """A framework's rules; those of FSDP2 where the name is none of ours."""
+    return RULES.get(framework, RULES[USUAL])
