@@ -192,6 +192,7 @@ def precision_of(config: dict[str, Any]) -> Precision:
         master=None,
         moments=stored,
         autocast=DType.BF16 if config["autocast"] else None,
+        loss_scaling=config.get("loss_scaling", False),
         fp8=FP8[config.get("fp8")],
     )
 

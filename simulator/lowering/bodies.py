@@ -9,6 +9,11 @@ from simulator.kernels import Elementwise
 from simulator.lowering.accumulate import AccumulateGrad
 from simulator.lowering.autograd import Gradient, write_backward, write_forward
 from simulator.lowering.framework.hooks import Backward, Forward, Gradients, Hook
+from simulator.lowering.loss_scaling import (
+    write_scaled_gradient,
+    write_scaled_loss,
+    write_scaler,
+)
 from simulator.lowering.units import LOSS, Kind, Unit
 from simulator.lowering.writer import BlockWriter
 from simulator.model.decoder import Decoder
@@ -111,11 +116,17 @@ class Bodies:
             if value not in self.head.recompute.kept:
                 w.free(w.shared("previous", f"kept.{_named(self.head, value)}"))
 
-    def loss_backward(self, w: BlockWriter, hooks: Sequence[Hook]) -> None:
+    def loss_backward(self, w: BlockWriter, hooks: Sequence[Hook], *, first: bool = False) -> None:
         """``loss.backward()`` starts from a gradient of one, which lives until it returns.
 
-        ``hooks``: those of the model's outputs that fire here, the loss' and the logits'.
+        ``hooks``: those of the model's outputs that fire here, the loss' and the logits'. With
+        loss scaling it is the scaled loss'; ``first``: the scaler is made, too.
         """
+        scaled = self.training.precision.loss_scaling
+        if scaled:
+            if first:
+                write_scaler(w)
+            write_scaled_loss(w)
         root = Tensor(
             name="loss.grad",
             shape=(1,),
@@ -125,9 +136,12 @@ class Bodies:
         )
         slot = w.alloc(root, slot=w.shared("own", "grad"))
         w.launch(Elementwise(name="ones_like", kind="copy", read=0, written=4), LOSS)
+        gradient = Gradient(slot, holders=2)
+        if scaled:
+            gradient = Gradient(write_scaled_gradient(w), holders=1)
         of_loss, of_logits = hooks
         of_loss.write(w)
-        self._backward(w, self.loss, Gradient(slot, holders=2), Backward(), returns=frozenset())
+        self._backward(w, self.loss, gradient, Backward(), returns=frozenset())
         of_logits.write(w)
 
     def backward(
@@ -145,7 +159,8 @@ class Bodies:
     def end_backward(self, w: BlockWriter, hook: Hook) -> None:
         """The engine returns: the loss and its gradient go; then the loop drops the batch."""
         hook.write(w)
-        w.free_all((w.shared("loss", "grad"), w.shared("loss", "out")))
+        scaled = ("scaled",) if self.training.precision.loss_scaling else ()
+        w.free_all(w.shared("loss", name) for name in ("grad", *scaled, "out"))
         w.mark("bwd_done")
         w.free_all((w.shared("own", "tokens"), w.shared("own", "labels")))
 

@@ -15,6 +15,7 @@ from simulator.lowering.bodies import Bodies, kept_borrows
 from simulator.lowering.framework import FRAMEWORKS, VIEWS, MicroStep
 from simulator.lowering.framework.hooks import Backward, Forward, Hook
 from simulator.lowering.framework.micro import micro_steps
+from simulator.lowering.loss_scaling import SCALER, LossScaling
 from simulator.lowering.optimizer import OPTIMIZERS
 from simulator.lowering.optimizer.writing import STATE
 from simulator.lowering.recompute import plan_recompute
@@ -34,8 +35,9 @@ STEP = "step"
 ROOT = "root"
 """Label of the group that the framework's root module keeps."""
 
-RESIDENT = frozenset({"buffer", STATE})
-"""First words of registers that live as long as the job: buffers, optimizer states."""
+RESIDENT = frozenset({"buffer", SCALER, STATE})
+"""First words of registers that live as long as the job: buffers, optimizer states and what a
+loss scaler keeps."""
 
 
 def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
@@ -140,9 +142,11 @@ class _Lowering:
 
     def _backward(self, place: Place, micro: MicroStep) -> None:
         of_loss, of_logits, in_head = self._output_hooks()
+        scales = self.plan.training.precision.loss_scaling
+        first = scales and (place.step, place.micro_batch) == (0, 0)
         self.a.call(
-            ("backward", LOSS, *of_loss.key, *of_logits.key),
-            partial(self.bodies.loss_backward, hooks=(of_loss, of_logits)),
+            ("backward", LOSS, *of_loss.key, *of_logits.key, first),
+            partial(self.bodies.loss_backward, hooks=(of_loss, of_logits), first=first),
             {"own": LOSS, "previous": self.units[-1], **of_loss.roles, **of_logits.roles},
             place,
         )
@@ -196,10 +200,30 @@ class _Lowering:
         self._mark(place, "zero_grad")
 
     def _step(self, place: Place) -> None:
-        if self.plan.training.clip_grad_norm is not None:
+        clips, scaling = self.plan.training.clip_grad_norm is not None, self._scaling()
+        if scaling and clips:
+            self.a.call(("unscale",), scaling.before_clipping, {"own": STEP}, place)
+        if clips:
             key, write = ("clip", place.step == 0), partial(self._clip, step=place.step)
             self.a.call(key, write, {"own": STEP}, place)
+        if scaling:
+            self.a.call(("scaler", "step"), scaling.before_step, {"own": STEP}, place)
         self.stepping.step(place)
+        if scaling:
+            self.a.call(("scaler", "update"), scaling.after_step, {"own": STEP}, place)
+
+    def _scaling(self) -> LossScaling | None:
+        training = self.plan.training
+        if not training.precision.loss_scaling:
+            return None
+        shards = [shard for unit in self.units for shard in self.framework.shards(unit.kind)]
+        size = training.trained_precision.gradients.itemsize
+        return LossScaling(
+            gradient_bytes=size * sum(shard.numel for shard in shards),
+            ranks=self.plan.parallelism.dp_shard,
+            clips=training.clip_grad_norm is not None,
+            fused=training.optimizer_choice[1] == "fused",
+        )
 
     def _over_units(
         self, place: Place, name: str, bind: Callable[[Kind], Callable[[BlockWriter], None]]

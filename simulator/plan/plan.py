@@ -24,6 +24,7 @@ class Precision:
     of a copy beside the stored parameter (None: the stored one is the master); ``moments``: of
     the optimizer's states; ``autocast``: to which ``torch.autocast`` casts matrix products;
     ``fp8``: how torchao scales the blocks' float8 linears (None: there are none).
+    ``loss_scaling``: a ``torch.amp.GradScaler`` scales the loss.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Precision:
     moments: DType
     autocast: DType | None = None
     fp8: str | None = None
+    loss_scaling: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,8 +36,9 @@ def warnings_of(tree: Map, model: ModelConfig, plan: Plan, software: Software) -
     )
     dead = (*dead, *_never_called(model, plan), *release_warnings(model, plan, software))
     precision = plan.training.precision
-    if DType.FP16 in (precision.parameters, precision.compute, precision.reduce):
-        return (*dead, "training.precision: fp16 needs a loss scaler; no loss scaling is simulated")
+    narrow = DType.FP16 in (precision.parameters, precision.compute, precision.reduce)
+    if narrow and not precision.loss_scaling:
+        return (*dead, "training.precision: fp16 needs a loss scaler; say loss_scaling: true")
     return dead
 
 

@@ -69,6 +69,7 @@ def resolve_precision(
         moments=parameters,
         autocast=asked.autocast(compute),
         fp8=asked.fp8(),
+        loss_scaling=asked.loss_scaling(parameters),
     )
     return _named(found) if len(mistakes.found) == before else None
 
@@ -95,8 +96,6 @@ class _Asked:
         for key in self.value:
             if key not in KEYS:
                 self.wrong(key, f"unknown key{did_you_mean(key, KEYS)}", of_key=True)
-        if self._flag("loss_scaling"):
-            self.wrong("loss_scaling", "not yet supported in this version; allowed: false")
 
     def dtype(self, key: str) -> DType | None:
         """The dtype at ``key``; None where it is left out or wrong."""
@@ -140,6 +139,14 @@ class _Asked:
         near = did_you_mean(found, FP8) if isinstance(found, str) else ""
         self.wrong("fp8", f"expected one of {', '.join(FP8)}, found {kind_of(found)}{near}")
         return None
+
+    def loss_scaling(self, parameters: DType) -> bool:
+        """GradScaler refuses to unscale gradients in fp16."""
+        asked = self._flag("loss_scaling")
+        if asked and parameters is DType.FP16:
+            text = "GradScaler refuses to unscale fp16 gradients; store parameters: fp32, and "
+            self.wrong("loss_scaling", f"{text}compute: fp16")
+        return asked
 
     def _flag(self, key: str) -> bool:
         found = self.value.get(key, False)

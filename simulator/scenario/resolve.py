@@ -78,6 +78,8 @@ def resolve(
     if sections.training:
         training = resolve_training(sections.training, model, mesh, tree, mistakes)
     offload = resolve_offload(sections.offload, framework, tree, mistakes)
+    if training and mesh and training.precision.loss_scaling:
+        _check_scaling(mesh.framework, training, offload, tree, mistakes)
     if sections.measured and world is not None:
         _check_whose(sections.measured, world, tree, mistakes)
     if shaped and training:
@@ -129,6 +131,24 @@ def _check_reserved(
         found = format_bytes(cluster.reserved_bytes)
         text = f"found {found}, but each GPU has {format_bytes(usable)} in all"
         mistakes.at(tree, ("cluster", "reserved"), text)
+
+
+def _check_scaling(
+    framework: str, training: Training, offload: bool, tree: Map, mistakes: Mistakes
+) -> None:
+    """A loss scaler is simulated around torch's own optimizers on the GPU."""
+    where = ("training", "precision", "loss_scaling")
+    if training.optimizer not in SCALED:
+        text = f"is not supported with {training.optimizer}; supported: {', '.join(SCALED)}"
+        mistakes.at(tree, where, text)
+    if framework != "fsdp2":
+        mistakes.at(tree, where, f"is not supported under {framework}; supported: fsdp2")
+    if offload:
+        mistakes.at(tree, where, "is not supported with an optimizer on the host (offload)")
+
+
+SCALED = ("adamw", "adam", "sgd")
+"""Optimizers around which a loss scaler is simulated."""
 
 
 def _check_whose(section: MeasuredSection, world: int, tree: Map, mistakes: Mistakes) -> None:

@@ -147,7 +147,7 @@ def test_every_rule_is_of_a_key_and_of_both_sides(key: str) -> None:
         (["model.kv_expand=false"], "heads = kv_heads"),
         (["model={preset: mistral-7b, dropout: 0.1}"], "dropout in eager attention alone"),
         (["software.nccl=2.21"], "no rule of this version depends on it"),
-        (["training.precision={compute: fp16}"], "no loss scaling is simulated"),
+        (["training.precision={compute: fp16}"], "fp16 needs a loss scaler"),
     ],
 )
 def test_a_setting_without_effect_is_warned_about(

@@ -16,6 +16,7 @@ SINCE = (
     "trains",
     "freeze",
     "fp8",
+    "loss_scaling",
 )
 """Fields that a recording names only where they are not as usual: older recordings lack them."""
 
@@ -36,14 +37,15 @@ class Case:
     ``ac``: ``none``, ``full``, ``selective_op``, ``selective_N`` (every N-th block),
     ``part_core_attn+mlp+layernorm`` (parts of each block) or ``save_mm,silu/2`` (operators whose
     results are kept, the latter's every second), with ``_noearly`` to recompute to the end.
-    ``reshard`` is ``reshard_after_forward``; dtypes are
-    ``bf16``, ``fp32`` or None for "as stored", ``master`` being the stored one. ``wrap``: see
-    ``recorder.frameworks.fsdp2``. ``opt``: a name of ``recorder.optimizers``, None to step none.
+    ``reshard`` is ``reshard_after_forward``; dtypes are ``bf16``, ``fp16``, ``fp32`` or None for
+    "as stored", ``master`` being the stored one. ``wrap``: see ``recorder.frameworks.fsdp2``.
+    ``opt``: a name of ``recorder.optimizers``, None to step none.
     ``framework``: a name of ``recorder.frameworks``; ``options`` are its own. ``lora``: names of
     linears with adapters, by commas, or ``all-linear``; ``lora_dtype`` None is the base's; beside
     adapters the parts ``trains`` are trained; without, all but the parts ``freeze``. Parts are
     ``embed``, ``layers``, ``norm`` and ``head``, to freeze also ``layers.7``. ``fp8``:
     torchao's float8 linears in the blocks, ``tensorwise``, or ``all_gather`` to gather them so too.
+    ``loss_scaling``: a ``torch.amp.GradScaler`` scales the loss.
     """
 
     model: str = "titan:debug"
@@ -78,6 +80,7 @@ class Case:
     trains: tuple[str, ...] = ()
     freeze: tuple[str, ...] = ()
     fp8: str | None = None
+    loss_scaling: bool = False
 
     @property
     def config(self) -> dict[str, Any]:

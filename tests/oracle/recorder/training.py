@@ -53,6 +53,7 @@ class _Run:
         self.optimizer: Optimizer | Together | None = None
         if case.opt is not None:
             self.optimizer = OPTIMIZERS[case.opt](self.parameters)
+        self.scaler = torch.amp.GradScaler("cuda", enabled=case.loss_scaling)
         self.tracer = Tracer()
         checkpointing.label_recomputed(self.built.blocks, self.tracer)
 
@@ -84,16 +85,25 @@ class _Run:
             self.framework.label(self.module, tracer)
             tracer.mark("fwd_done")
             tracer.phase = f"bwd:{place}"
-            loss.backward()
+            self._scaled(loss).backward()
             del loss
             self.framework.label(self.module, tracer)
             tracer.mark("bwd_done")
+
+    def _scaled(self, loss: Tensor) -> Tensor:
+        scaled = self.scaler.scale(loss)
+        for kept in (self.scaler._scale, self.scaler._growth_tracker):
+            if kept is not None:
+                self.tracer.tag(kept, "buffer")
+        return scaled
 
     def _update(self, step: int) -> None:
         tracer = self.tracer
         tracer.module = ""
         if self.case.clip:
             tracer.phase = f"clip:{step}"
+            if self.case.loss_scaling:
+                self.scaler.unscale_(self.optimizer)
             own = getattr(self.module, "clip_grad_norm_", None)  # FSDP1's root has one
             if own is not None:
                 own(1.0)
@@ -104,7 +114,8 @@ class _Run:
                 parameter.grad = None
         else:
             tracer.phase = f"opt:{step}"
-            self.optimizer.step()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
             self._label_states(self.optimizer)
             tracer.mark("opt_done")
             self.optimizer.zero_grad(set_to_none=True)

@@ -15,6 +15,12 @@ SMALL = {
     "dbg_ws6": Case(ws=6, mb=3, seq=384, ac="selective_op"),
     "dbg_gqan_selop": Case(ac="selective_op", gqa_native=True),
     "dbg_ws1": Case(ws=1),
+    "fp16_scaled": Case(param_dtype="fp16", loss_scaling=True),
+    "fp16_scaled_clip": Case(param_dtype="fp16", loss_scaling=True, clip=True),
+    "fp16_scaled_sgdm": Case(param_dtype="fp16", loss_scaling=True, opt="sgdm", ac="full"),
+    "fp16_scaled_sgdm_clip": Case(
+        param_dtype="fp16", loss_scaling=True, opt="sgdm", clip=True, grad_accum=2, hsdp=2
+    ),
     "dbg_ws300_full": Case(ws=300, ac="full"),
     "d3_reshard2": Case(ac="full", reshard=2),
     "d3_reshard4_none": Case(reshard=4),

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, None: None}
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, None: None}
 
 At: TypeAlias = Callable[[str], None]
 """Tells the tracer in which module the run is."""
