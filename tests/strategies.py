@@ -116,4 +116,5 @@ def plans(draw: st.DrawFn) -> Plan:
             st.lists(st.sampled_from(["core_attn", "mlp", "layernorm"]), unique=True).map(tuple)
         ),
         early_stop=draw(st.booleans()),
+        compile=draw(st.sampled_from(["none", "none", "block"])),
     )

@@ -8,6 +8,7 @@ from simulator.dtypes import DType
 from simulator.kernels import Elementwise
 from simulator.lowering.accumulate import AccumulateGrad
 from simulator.lowering.autograd import Gradient, write_backward, write_forward
+from simulator.lowering.compiled import write_compiled_backward, write_compiled_forward
 from simulator.lowering.framework.hooks import Backward, Forward, Gradients, Hook
 from simulator.lowering.loss_scaling import (
     write_scaled_gradient,
@@ -79,14 +80,19 @@ class Bodies:
         for number, (first, end) in enumerate(_modules(kind)):
             if number:
                 hooks.between(w)
-            ops = range(first, end)
-            write_forward(w, kind.graph, kind.recompute, slots, ops, self._lent(kind))
+            self._write_forward(w, kind, slots, range(first, end))
         hooks.after(w)
         rest = range(_hooked_ops(kind), len(kind.graph.ops))
         write_forward(w, kind.graph, kind.recompute, slots, rest, self._lent(kind))
         if not lent_input:
             _drop_input(w, kind, slots)
         w.free_all(slots[v] for v in kind.graph.until_return if v not in kind.recompute.kept)
+
+    def _write_forward(self, w: BlockWriter, kind: Kind, slots: dict[int, int], ops: range) -> None:
+        if kind.compiled:
+            write_compiled_forward(w, kind.graph, kind.recompute.kept, slots)
+        else:
+            write_forward(w, kind.graph, kind.recompute, slots, ops, self._lent(kind))
 
     def loss_forward(self, w: BlockWriter, hook: Hook, units: Sequence[Unit]) -> None:
         """The loss; the training loop drops the logits when it has returned.
@@ -179,7 +185,12 @@ class Bodies:
         if returns:
             lent = {v: s for v, s in self._borrowed(w, kind.graph) if _named(kind, v) in returns}
         nodes = AccumulateGrad(w, kind.graph, hooks, self.tied)
-        out = write_backward(w, kind.graph, kind.recompute, slots, incoming, nodes.run, lent)
+        if kind.compiled:
+            out = write_compiled_backward(
+                w, kind.graph, kept, slots, incoming.slot, nodes.run, lent.values()
+            )
+        else:
+            out = write_backward(w, kind.graph, kind.recompute, slots, incoming, nodes.run, lent)
         if out is not None:
             w.promote(out, "previous", "grad")
         return nodes.gradients

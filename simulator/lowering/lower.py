@@ -250,6 +250,12 @@ def _refuse_unknown(decoder: Decoder, plan: Plan) -> None:
         if asked not in known:
             shown = asked if isinstance(asked, str) else " ".join(asked)
             raise UnsupportedError(f"{what} {shown!r} is not yet supported")
+    precision = training.precision
+    tuned = training.fine_tuning or precision.autocast or precision.fp8
+    mixed = any(op.kind == "topk" for op in decoder.blocks[0].ops)
+    if training.compile != "none" and (tuned or mixed):
+        text = "compile with fine_tuning, autocast, fp8 or mixtures of experts is not yet supported"
+        raise UnsupportedError(text)
     apart = wrapped_sorts(parallelism.fsdp.wrap, decoder) & {"embedding", "head"}
     if apart and any(weight.tied for weight in decoder.head.weights):
         raise UnsupportedError("tied embeddings cannot be in two FSDP groups: use wrap: block")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from simulator.errors import UnsupportedError, did_you_mean
-from simulator.kernels import Attention
+from simulator.kernels import Attention, Kernel
+from simulator.lowering.compiled import computed_again, plan_compiled
 from simulator.lowering.recompute import Recompute, plan_recompute
 from simulator.model.decoder import BLOCK, Decoder
 from simulator.model.graph import Graph
@@ -30,6 +31,7 @@ class Kind:
     """A sort of unit, written once: its graph, its recompute policy and the hooks' name for it.
 
     ``wrapped``: the framework hooks it as a group of its own. ``last``: it is the last block.
+    ``compiled``: torch.compile makes its code.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Kind:
     recompute: Recompute
     wrapped: bool
     last: bool = False
+    compiled: bool = False
 
     @property
     def recomputed_flops(self) -> int:
@@ -46,13 +49,23 @@ class Kind:
         Attention is counted in full, as MFU counts it (``model/count.py``).
         """
         total = 0
-        for region in self.recompute.regions:
-            for index in range(region.first, region.stop):
-                kernel = self.graph.ops[index].kernel
-                if index not in region.cached:
-                    halved = isinstance(kernel, Attention) and kernel.causal
-                    total += kernel.flops * (2 if halved else 1)
+        for kernel in map(self._kernel, self._recomputed_ops()):
+            halved = isinstance(kernel, Attention) and kernel.causal
+            total += kernel.flops * (2 if halved else 1)
         return total
+
+    def _kernel(self, index: int) -> Kernel:
+        return self.graph.ops[index].kernel
+
+    def _recomputed_ops(self) -> Iterable[int]:
+        if self.compiled:
+            return computed_again(self.graph, self.recompute.kept)
+        return (
+            index
+            for region in self.recompute.regions
+            for index in range(region.first, region.stop)
+            if index not in region.cached
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,19 +140,24 @@ class _Blocks:
         key = (graph.name, mode, last)
         if key not in self._kinds:
             name = ("last_block" if last else "block") + graph.name.removeprefix(BLOCK)
+            compiled = self.training.compile == "block"
+            recompute = plan_recompute(
+                graph,
+                mode,
+                early_stop=self.training.early_stop,
+                save=self.training.checkpoint_save,
+                modules=self.training.checkpoint_modules,
+            )
+            if compiled:
+                recompute = plan_compiled(graph, recompute.regions)
             self._kinds[key] = Kind(
                 name=name if mode == self.mode else f"{name}_{mode}",
                 fqn=self.decoder.block_fqn,
                 graph=graph,
-                recompute=plan_recompute(
-                    graph,
-                    mode,
-                    early_stop=self.training.early_stop,
-                    save=self.training.checkpoint_save,
-                    modules=self.training.checkpoint_modules,
-                ),
+                recompute=recompute,
                 wrapped=self.wrapped,
                 last=last,
+                compiled=compiled,
             )
         return self._kinds[key]
 

@@ -127,6 +127,7 @@ class Training:
     checkpoint_save: tuple[str, ...] | None = None
     checkpoint_modules: tuple[str, ...] = ("core_attn",)
     attention: str = "flash"
+    compile: str = "none"
     loss: str = "eager"
     fine_tuning: FineTuning | None = None
 

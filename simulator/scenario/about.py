@@ -64,6 +64,7 @@ ABOUT: dict[str, str] = {
     "training.optimizer.momentum": "SGD's; 0 keeps no state. Left out: 0.9",
     "training.optimizer.amsgrad": "Adam's third state, the largest second moment",
     "training.clip_grad_norm": "Largest norm of the gradients; null: no clipping",
+    "training.compile": "block: torch.compile of each block, which fuses element-wise ops",
     "training.activation_checkpointing": "What backward computes again",
     "training.activation_checkpointing.mode": "every-N: every N-th block in full",
     "training.activation_checkpointing.early_stop": "Stop recomputing after the last saved tensor",

@@ -40,7 +40,6 @@ HARMLESS: dict[str, tuple[Plain, ...]] = {
     "training.packing": ("packed",),
     "training.optimizer.in_backward": (False,),
     "training.activation_checkpointing.offload": (False,),
-    "training.compile": ("none",),
     "offload.activations": ("none",),
     "offload.pin": (True,),
     "launcher": (),

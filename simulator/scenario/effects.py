@@ -10,7 +10,7 @@ from simulator.fine_tuning import FineTuning
 from simulator.lowering.lower import decoder_of
 from simulator.lowering.policy import parse_save
 from simulator.model.config import ModelConfig
-from simulator.plan.plan import Plan
+from simulator.plan.plan import Plan, Training
 from simulator.plan.versions import Software
 from simulator.scenario.frameworks import SETTINGS, rules_of
 from simulator.scenario.releases import release_warnings
@@ -96,7 +96,7 @@ def _of_unwrapped(plan: Plan) -> Iterator[Dead]:
 
 
 def _of_training(plan: Plan) -> Iterator[Dead]:
-    yield from _of_checkpointing(plan.training.activation_checkpointing)
+    yield from _of_checkpointing(plan.training)
     yield from _of_fine_tuning(plan.training.fine_tuning)
     if plan.offload_parameters:
         why = ": the optimizer runs on the host, which is not simulated (offload.parameters: host)"
@@ -105,10 +105,13 @@ def _of_training(plan: Plan) -> Iterator[Dead]:
         yield "training.clip_grad_norm", None, why
 
 
-def _of_checkpointing(mode: str) -> Iterator[Dead]:
-    key = "training.activation_checkpointing"
+def _of_checkpointing(training: Training) -> Iterator[Dead]:
+    key, mode = "training.activation_checkpointing", training.activation_checkpointing
     if mode == "none":
         yield f"{key}.early_stop", True, ": nothing is recomputed (mode: none)"
+    elif training.compile != "none":
+        why = ": the compiler computes again only what backward reads (compile: block)"
+        yield f"{key}.early_stop", True, why
     if mode != "selective-op":
         yield f"{key}.save", None, f" but with mode: selective-op (mode: {mode})"
     if mode != "megatron-selective":

@@ -54,6 +54,9 @@ def resolve_training(
     if tuning is not None and framework == "fsdp1":
         text = "not yet supported under fsdp1; supported: framework: fsdp2, single"
         mistakes.at(tree, ("training", "fine_tuning"), text)
+    if section.compile != "none":
+        mixes = model is not None and model.experts > 0
+        _check_compile(precision, tuning is not None, mixes, tree, mistakes)
     return Training(
         seq_len=section.seq_len,
         micro_batch=section.micro_batch,
@@ -69,6 +72,7 @@ def resolve_training(
         checkpoint_modules=checkpointing.modules or CORE_ATTENTION,
         attention=attention,
         loss=section.loss,
+        compile=section.compile,
         fine_tuning=tuning,
     )
 
@@ -126,6 +130,21 @@ def _check_attention(
         other = "efficient" if model.style == "torchtitan" else "eager"
         hint = f", or training.attention: {other}"
         mistakes.at(tree, ("training", "precision"), f"{text}{hint}")
+
+
+def _check_compile(
+    precision: Precision, tunes: bool, mixes: bool, tree: Map, mistakes: Mistakes
+) -> None:
+    found = {
+        "autocast": precision.autocast is not None,
+        "fp8": precision.fp8 is not None,
+        "fine_tuning": tunes,
+        "mixtures of experts": mixes,
+    }
+    what = ", ".join(name for name, there in found.items() if there)
+    if what:
+        text = f"not yet supported with {what}; supported: none"
+        mistakes.at(tree, ("training", "compile"), text)
 
 
 def _check_length(seq_len: int, model: ModelConfig, tree: Map, mistakes: Mistakes) -> None:

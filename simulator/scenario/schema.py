@@ -194,6 +194,7 @@ class TrainingSection(Section):
             choice(["eager"], ["eager-kept-logits", "hf-upcast", "compiled", "fused-linear"])
         ),
     ] = "eager"
+    compile: Annotated[str, choice(["none", "block"], ["model"])] = "none"
 
 
 class OffloadSection(Section):

@@ -141,6 +141,13 @@ def test_every_rule_is_of_a_key_and_of_both_sides(key: str) -> None:
             ["training.activation_checkpointing={mode: selective-op, save: [aten.bmm]}"],
             "no block calls aten.bmm",
         ),
+        (
+            [
+                "training.activation_checkpointing={mode: full, early_stop: false}",
+                "training.compile=block",
+            ],
+            "the compiler computes again only",
+        ),
         (["training.activation_checkpointing={mode: full, save: [aten.mm]}"], "selective-op"),
         (["training.activation_checkpointing={mode: full, modules: [mlp]}"], "megatron-selective"),
         (["offload.parameters=host", "training.optimizer=sgd"], "the optimizer runs on the host"),

@@ -1,4 +1,4 @@
-"""The commands: ``list``, ``ask``, ``saved``, ``record``, ``merge`` and ``whole``."""
+"""The commands: ``list``, ``ask``, ``saved``, ``compiled``, ``record``, ``merge``, ``whole``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from recorder import report, session, store
 from recorder.case import Case
 from recorder.cases import MERGED
+from recorder.cases.compiled import COMPILED
 from recorder.choosing import MistakeError, changed, matching
 from recorder.fake.library import ShimError
 
@@ -48,6 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     recorded.add_argument("patterns", nargs="*", help="names, with * and ?")
     recorded.add_argument("--all", action="store_true", help="every case: half an hour")
     recorded.set_defaults(command=_record)
+    compiled = verbs.add_parser("compiled", help="what torch.compile keeps, into tests/data")
+    compiled.set_defaults(command=_compiled)
     merged = verbs.add_parser("merge", help="take the recordings laid by into tests/data")
     merged.set_defaults(command=_merge)
     whole = verbs.add_parser("whole", help="trace whole small models into tests/data")
@@ -103,6 +106,16 @@ def _whole(_: argparse.Namespace) -> int:
     session.start()
     for name, same in session.whole().items():
         print(f"{'same' if same else 'CHANGED':8}{name}")
+    return 0
+
+
+def _compiled(_: argparse.Namespace) -> int:
+    session.start()
+    found = {}
+    for name, case in COMPILED.items():
+        found[name] = {"config": case.config, "kept": session.kept_by_compile(case)}
+        print(name, sum(found[name]["kept"]), flush=True)
+    store.keep_compiled(found)
     return 0
 
 

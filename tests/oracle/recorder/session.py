@@ -50,6 +50,13 @@ def whole() -> dict[str, bool]:
     return record_all()
 
 
+def kept_by_compile(case: Case) -> list[int]:
+    """Bytes of each storage that a block's compiled forward keeps."""
+    from recorder.compiled import kept
+
+    return kept(case)
+
+
 def as_run(case: Case, recording: Recording) -> Run:
     """A recording as ``tests/data`` keeps it."""
     import torch

@@ -94,6 +94,12 @@ def keep_fresh(name: str, case: Case, run: Run) -> None:
     (FRESH / f"{name}.json").write_text(json.dumps(run))
 
 
+def keep_compiled(found: dict[str, Any]) -> None:
+    """What torch.compile keeps of blocks, by case, into the tests' data."""
+    text = json.dumps(found, separators=(",", ":"), default=str)
+    (DATA / "recorded_compile.json").write_text(text + "\n")
+
+
 def merge(cases: dict[str, Case]) -> dict[str, Change]:
     """Take what is fresh into the tests' data; the changes by case."""
     changes: dict[str, Change] = {}
