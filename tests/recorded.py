@@ -95,8 +95,9 @@ CHECKPOINTING = {
 
 def checkpointing_of(ac: str) -> dict[str, Any]:
     """The recorder's ``ac`` in our words."""
-    mode = ac.removesuffix("_noearly")
-    found: dict[str, Any] = {"early_stop": mode == ac}
+    eager = ac.removesuffix("_offload")
+    mode = eager.removesuffix("_noearly")
+    found: dict[str, Any] = {"early_stop": mode == eager, "checkpoint_offload": eager != ac}
     kind, _, which = mode.partition("_")
     if kind == "part":
         modules = tuple(which.split("+"))

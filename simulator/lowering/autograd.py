@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from simulator.kernels import Elementwise
 from simulator.lowering.recompute import Recompute, Region
 from simulator.lowering.writer import BlockWriter
-from simulator.model.graph import GradTensor, Graph, Op
+from simulator.model.graph import GradTensor, Graph, Op, Value
 from simulator.program.instructions import Category, Tensor
 
 
@@ -63,7 +63,10 @@ def write_forward(
     """
     kept = recompute.kept | recompute.until_loss | lent
     returns = {region.end - 1: region for region in recompute.regions}
+    sent = {region.first: region.fetched for region in recompute.regions}
     for index in ops:
+        for value in sent.get(index, ()):
+            _copy_over(w, graph.values[value], "device_to_host")
         _run(w, graph, slots, index, kept, Category.ACTIVATIONS)
         if index in returns:
             leaves = sorted(returns[index].leaves - kept)
@@ -87,6 +90,14 @@ def write_backward(
     none).
     """
     return _Backward(w, graph, recompute, slots, accumulate, lent).write(incoming)
+
+
+def _copy_over(w: BlockWriter, value: Value, kind: str) -> None:
+    """``save_on_cpu``: a copy on the compute stream, to the host or back."""
+    size = value.bytes
+    w.launch(
+        Elementwise(name=f"{value.name}.offload", kind=kind, read=size, written=size), value.module
+    )
 
 
 def _run(
@@ -145,8 +156,15 @@ class _Backward:
         for index, op in enumerate(graph.ops):
             self._pack(op, self.calls.get(index))
 
+    def _packed(self, op: Op, call: _Call | None) -> tuple[int, ...]:
+        """What a node keeps; of the model's buffers, those that were brought back for it."""
+        if call is None or not call.region.fetched:
+            return (*op.saves, *op.borrows)
+        tables = (value for value in op.inputs if value in self.graph.tables)
+        return (*op.saves, *op.borrows, *tables)
+
     def _pack(self, op: Op, call: _Call | None) -> None:
-        packed = (*op.saves, *op.borrows)
+        packed = self._packed(op, call)
         if call is None:
             self._count(packed, self.keepers)
         else:
@@ -171,7 +189,7 @@ class _Backward:
     def _node(self, index: int, arrived: list[Gradient]) -> None:
         """Run one node: ``arrived`` are the gradients of its outputs."""
         op, call = self.graph.ops[index], self.calls.get(index)
-        if call is not None and not call.recomputed and (op.saves or op.borrows):
+        if call is not None and not call.recomputed and self._packed(op, call):
             self._recompute(call)
         if op.accumulates:
             self._accumulate(op, arrived[0].slot)
@@ -241,7 +259,7 @@ class _Backward:
 
     def _unpack(self, op: Op, call: _Call | None) -> None:
         """The node releases what it kept; after its last node a checkpoint lets go too."""
-        packed = (*op.saves, *op.borrows)
+        packed = self._packed(op, call)
         if call is None:
             self._let_go(packed)
             return
@@ -295,6 +313,8 @@ class _Backward:
         popped = {value for index in region.cached for value in ops[index].outputs}
         slots = call.slots = {v: self.slots.pop(v) for v in sorted(popped) if v in self.slots}
         kept = frozenset(call.keepers)
+        for number in region.fetched:
+            slots[number] = self._fetch(self.graph.values[number])
         for index in range(region.first, region.stop):
             if index in region.cached:
                 _release(self.w, ops[index], slots, kept)
@@ -305,3 +325,16 @@ class _Backward:
         }
         dropped = [value for value in slots if value not in kept | never_popped]
         self.w.free_all(slots.pop(value) for value in dropped)
+
+    def _fetch(self, value: Value) -> int:
+        """A fresh copy of what waited on the host."""
+        tensor = Tensor(
+            name=value.name,
+            shape=value.shape,
+            dtype=value.dtype,
+            category=Category.RECOMPUTED,
+            module=value.module,
+        )
+        slot = self.w.alloc(tensor)
+        _copy_over(self.w, value, "host_to_device")
+        return slot

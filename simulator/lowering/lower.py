@@ -252,6 +252,10 @@ def _refuse_unknown(decoder: Decoder, plan: Plan) -> None:
             raise UnsupportedError(f"{what} {shown!r} is not yet supported")
     precision = training.precision
     tuned = training.fine_tuning or precision.autocast or precision.fp8
+    whole = training.activation_checkpointing != "megatron-selective"
+    if training.checkpoint_offload and not (whole and training.compile == "none"):
+        text = "offloaded checkpoints of parts or of compiled blocks are not yet supported"
+        raise UnsupportedError(text)
     mixed = any(op.kind == "topk" for op in decoder.blocks[0].ops)
     if training.compile != "none" and (tuned or mixed):
         text = "compile with fine_tuning, autocast, fp8 or mixtures of experts is not yet supported"

@@ -19,7 +19,8 @@ class Region:
 
     ``inside``: the storages that it makes. ``held``: its arguments, in order. ``leaves``: what
     it makes for its own frame alone, which goes when it returns. ``cached``: ops whose results a
-    selective policy keeps and recompute pops.
+    selective policy keeps and recompute pops. ``fetched``: arguments that wait on the host; what
+    recompute brings back counts as made inside.
     """
 
     first: int
@@ -29,6 +30,7 @@ class Region:
     held: tuple[int, ...]
     leaves: frozenset[int] = frozenset()
     cached: frozenset[int] = frozenset()
+    fetched: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +55,13 @@ def plan_recompute(
     early_stop: bool = True,
     save: Sequence[str] | None = None,
     modules: Sequence[str] = CORE_ATTENTION,
+    offload: bool = False,
 ) -> Recompute:
     """``mode``: ``none``, ``full``, ``selective-op`` or ``megatron-selective``.
 
     ``early_stop`` off: all ops run again. ``save``: operators whose results ``selective-op`` keeps
-    (None: torchtitan's); ``modules``: the parts that ``megatron-selective`` checkpoints.
+    (None: torchtitan's); ``modules``: the parts that ``megatron-selective`` checkpoints;
+    ``offload``: a block's arguments wait on the host.
     """
     regions: tuple[Region, ...] = ()
     if not any(op.saves or op.borrows for op in graph.ops):
@@ -65,7 +69,7 @@ def plan_recompute(
     if mode in ("full", "selective-op"):
         chosen = TORCHTITAN if save is None else save
         cached = cached_ops(graph, chosen) if mode == "selective-op" else frozenset()
-        regions = (_whole(graph, cached, early_stop),)
+        regions = (_whole(graph, cached, early_stop, offload),)
     elif mode == "megatron-selective":
         regions = tuple(_parts(graph, modules, early_stop))
     return _recompute(graph, regions)
@@ -89,16 +93,21 @@ def _recompute(graph: Graph, regions: tuple[Region, ...]) -> Recompute:
     )
 
 
-def _whole(graph: Graph, cached: frozenset[int], early_stop: bool) -> Region:
-    """The block's arguments are its input and all that it is lent, read or not."""
+def _whole(graph: Graph, cached: frozenset[int], early_stop: bool, offload: bool) -> Region:
+    """The block's arguments are its input and all that it is lent, read or not.
+
+    What it is lent is passed by keyword: ``save_on_cpu`` does not see it, and it stays.
+    """
     source = () if graph.input is None else (graph.input,)
+    fetched = (*source, *graph.tables) if offload else ()
     return Region(
         first=0,
         end=len(graph.ops),
         stop=_stops_at(graph, 0, len(graph.ops)) if early_stop else len(graph.ops),
-        inside=_made(graph, 0, len(graph.ops)),
-        held=(*source, *graph.borrows),
+        inside=_made(graph, 0, len(graph.ops)) | set(fetched),
+        held=graph.borrows if offload else (*source, *graph.borrows),
         cached=cached,
+        fetched=fetched,
     )
 
 
@@ -117,13 +126,15 @@ def _part(graph: Graph, part: Part, early_stop: bool) -> Region:
     inside = _made(graph, part.first, part.end)
     ops, later = graph.ops[part.first : part.end], graph.ops[part.end :]
     reads = [graph.root(v) for op in ops for v in (*op.inputs, *op.saves, *op.borrows)]
+    parameters = {value for value in reads if graph.values[value].base == value}
+    given = inside | parameters | set(graph.tables)
     returned = {graph.root(value) for op in later for value in op.inputs}
     return Region(
         first=part.first,
         end=part.end,
         stop=_stops_at(graph, part.first, part.end) if early_stop else part.end,
         inside=inside,
-        held=tuple(v for v in dict.fromkeys((*reads, *part.unread)) if v not in inside),
+        held=tuple(v for v in dict.fromkeys((*reads, *part.unread)) if v not in given),
         leaves=inside - returned - {graph.root(graph.output)},
     )
 

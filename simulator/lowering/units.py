@@ -147,6 +147,7 @@ class _Blocks:
                 early_stop=self.training.early_stop,
                 save=self.training.checkpoint_save,
                 modules=self.training.checkpoint_modules,
+                offload=self.training.checkpoint_offload,
             )
             if compiled:
                 recompute = plan_compiled(graph, recompute.regions)

@@ -52,6 +52,7 @@ class GraphBuilder:
         self._ops: list[Op] = []
         self._parts: list[Part] = []
         self._borrowed: list[int] = []
+        self._tables: list[int] = []
         self._until_loss: list[int] = []
         self._parameters: list[int] = []
         self._until_end: list[int] = []
@@ -81,6 +82,14 @@ class GraphBuilder:
         number = self.value(name, shape, dtype)
         self._borrowed.append(number)
         return number
+
+    def table(self, name: str, shape: Sequence[int], dtype: DType) -> int:
+        """A buffer of the model that the graph is passed; once a graph."""
+        for known in self._tables:
+            if self._values[known].name == name:
+                return known
+        self._tables.append(self.value(name, shape, dtype))
+        return self._tables[-1]
 
     def view(self, x: int, name: str, shape: Sequence[int], rule: Rule | None = None) -> int:
         """A view of x. Without a rule the gradient itself is handed to x, as a view."""
@@ -254,7 +263,8 @@ class GraphBuilder:
         last = dict(self._last_reader())
         for value, index in self._released_after.items():
             last[value] = max(index, last.get(value, index))
-        held = {input, *self._borrowed} - set(self._released_after) | set(self._parameters)
+        held = {input, *self._borrowed, *self._tables} - set(self._released_after)
+        held |= set(self._parameters)
         outliving = {output, *lends, *until_return, *through_loss}
         releases: dict[int, list[int]] = {}
         unbound = (v for v in last if v not in self._released_after)
@@ -277,6 +287,7 @@ class GraphBuilder:
             until_loss=tuple(self._until_loss),
             until_return=tuple(until_return),
             parts=tuple(self._parts),
+            tables=tuple(self._tables),
             through_loss=tuple(through_loss),
         )
 

@@ -179,9 +179,9 @@ class Graph:
     ``output`` is returned to the caller. ``weights`` in registration order. ``lends`` outlive the
     graph; ``borrows`` are lent by the embedding's graph and found there by name. ``until_loss``
     are held by the training step's autocast context until the loss is there; ``until_return`` by
-    the caller until the framework's hooks have run. ``parts`` can be checkpointed alone.
     the caller until the framework's hooks have run; ``through_loss`` by the model's forward, which
-    computes the loss too.
+    computes the loss too. ``parts`` can be checkpointed alone. ``tables`` are buffers of the model,
+    passed as arguments: a node that reads one keeps it, which costs nothing.
     """
 
     name: str
@@ -195,6 +195,7 @@ class Graph:
     until_loss: tuple[int, ...] = ()
     until_return: tuple[int, ...] = ()
     parts: tuple[Part, ...] = ()
+    tables: tuple[int, ...] = ()
     through_loss: tuple[int, ...] = ()
 
     @property

@@ -111,7 +111,8 @@ class Training:
     ``activation_checkpointing`` of the blocks: ``none``, ``full``, ``selective-op``,
     ``megatron-selective``, or ``every-N``: every N-th block in full. ``checkpoint_save``: operators
     whose results ``selective-op`` keeps (None: torchtitan's); ``checkpoint_modules``: parts of a
-    block that ``megatron-selective`` checkpoints.
+    block that ``megatron-selective`` checkpoints; ``checkpoint_offload``: a checkpointed block's
+    input waits on the host.
     """
 
     seq_len: int
@@ -126,6 +127,7 @@ class Training:
     early_stop: bool = True
     checkpoint_save: tuple[str, ...] | None = None
     checkpoint_modules: tuple[str, ...] = ("core_attn",)
+    checkpoint_offload: bool = False
     attention: str = "flash"
     compile: str = "none"
     loss: str = "eager"

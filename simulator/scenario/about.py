@@ -68,6 +68,7 @@ ABOUT: dict[str, str] = {
     "training.activation_checkpointing": "What backward computes again",
     "training.activation_checkpointing.mode": "every-N: every N-th block in full",
     "training.activation_checkpointing.early_stop": "Stop recomputing after the last saved tensor",
+    "training.activation_checkpointing.offload": "A checkpointed block's input waits on the host",
     "training.activation_checkpointing.save": "Operators whose results are kept, as aten.mm/2",
     "training.activation_checkpointing.modules": "Parts of a block that are checkpointed",
     "training.fine_tuning": "What of the model is trained; left out: everything",

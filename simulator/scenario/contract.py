@@ -39,7 +39,6 @@ HARMLESS: dict[str, tuple[Plain, ...]] = {
     "parallelism.megatron": (),
     "training.packing": ("packed",),
     "training.optimizer.in_backward": (False,),
-    "training.activation_checkpointing.offload": (False,),
     "offload.activations": ("none",),
     "offload.pin": (True,),
     "launcher": (),

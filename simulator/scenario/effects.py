@@ -109,6 +109,7 @@ def _of_checkpointing(training: Training) -> Iterator[Dead]:
     key, mode = "training.activation_checkpointing", training.activation_checkpointing
     if mode == "none":
         yield f"{key}.early_stop", True, ": nothing is recomputed (mode: none)"
+        yield f"{key}.offload", False, ": nothing is checkpointed (mode: none)"
     elif training.compile != "none":
         why = ": the compiler computes again only what backward reads (compile: block)"
         yield f"{key}.early_stop", True, why

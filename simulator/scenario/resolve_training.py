@@ -54,9 +54,7 @@ def resolve_training(
     if tuning is not None and framework == "fsdp1":
         text = "not yet supported under fsdp1; supported: framework: fsdp2, single"
         mistakes.at(tree, ("training", "fine_tuning"), text)
-    if section.compile != "none":
-        mixes = model is not None and model.experts > 0
-        _check_compile(precision, tuning is not None, mixes, tree, mistakes)
+    _check_what_meets(section, model, precision, tuning is not None, tree, mistakes)
     return Training(
         seq_len=section.seq_len,
         micro_batch=section.micro_batch,
@@ -70,6 +68,7 @@ def resolve_training(
         early_stop=checkpointing.early_stop,
         checkpoint_save=checkpointing.save,
         checkpoint_modules=checkpointing.modules or CORE_ATTENTION,
+        checkpoint_offload=checkpointing.offload,
         attention=attention,
         loss=section.loss,
         compile=section.compile,
@@ -130,6 +129,31 @@ def _check_attention(
         other = "efficient" if model.style == "torchtitan" else "eager"
         hint = f", or training.attention: {other}"
         mistakes.at(tree, ("training", "precision"), f"{text}{hint}")
+
+
+def _check_what_meets(
+    section: TrainingSection,
+    model: ModelConfig | None,
+    precision: Precision,
+    tunes: bool,
+    tree: Map,
+    mistakes: Mistakes,
+) -> None:
+    """What does not go with offloaded checkpoints, and with compiled blocks."""
+    if section.activation_checkpointing.offload:
+        _check_checkpoint_offload(section, tree, mistakes)
+    if section.compile != "none":
+        mixes = model is not None and model.experts > 0
+        _check_compile(precision, tunes, mixes, tree, mistakes)
+
+
+def _check_checkpoint_offload(section: TrainingSection, tree: Map, mistakes: Mistakes) -> None:
+    """What waits on the host are the arguments of whole blocks, checkpointed eagerly."""
+    parts = section.activation_checkpointing.mode == "megatron-selective"
+    if parts or section.compile != "none":
+        what = "mode: megatron-selective" if parts else f"compile: {section.compile}"
+        text = f"not yet supported with {what}; supported: false"
+        mistakes.at(tree, ("training", "activation_checkpointing", "offload"), text)
 
 
 def _check_compile(

@@ -155,6 +155,7 @@ class CheckpointingSection(Section):
         ),
     ] = "none"
     early_stop: Flag = True
+    offload: Flag = False
     save: Annotated[Any, listed(operator())] = None
     modules: Annotated[Any, listed(choice(MODULES, _LATER_MODULES))] = None
 

@@ -126,7 +126,7 @@ base: tiny.yaml
 cases:
   - {id: one, measured: {fits: true, source: a}}
   - {id: two, set: {training.micro_batch: 2}, measured: {fits: false, source: b}}
-  - {id: three, set: {training.compile: block}, measured: {step_time: 1 s, peak_allocated: 1 GiB}}
+  - {id: three, set: {training.compile: model}, measured: {step_time: 1 s, peak_allocated: 1 GiB}}
 """
 
 

@@ -73,7 +73,7 @@ def test_every_writer_has_a_preset() -> None:
 @pytest.mark.parametrize(("name", "sort"), ALL)
 def test_values_are_made_once_and_before_they_are_read(name: str, sort: str) -> None:
     for graph in graphs(decoder(name, sort)):
-        known = {*graph.borrows, *(() if graph.input is None else (graph.input,))}
+        known = {*graph.borrows, *graph.tables, *(() if graph.input is None else (graph.input,))}
         for op in graph.ops:
             for number in (*op.inputs, *op.passes):
                 assert number in known, (graph.name, op.name)

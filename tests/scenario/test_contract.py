@@ -66,6 +66,7 @@ HONOURED: dict[str, Any] = {
     "training.clip_grad_norm": 1.0,
     "training.activation_checkpointing.mode": "full",
     "training.activation_checkpointing.early_stop": "false",
+    "training.activation_checkpointing.offload": "true",
     "training.activation_checkpointing.save": "[aten.mm]",
     "training.activation_checkpointing.modules": "[mlp]",
     "training.fine_tuning.method": "lora",

@@ -137,6 +137,7 @@ def test_every_rule_is_of_a_key_and_of_both_sides(key: str) -> None:
         (["parallelism.fsdp.wrap=none", "parallelism.fsdp.forward_prefetch=1"], "no block is wr"),
         (["parallelism.fsdp.wrap=none", "parallelism.fsdp.reshard_after_forward=false"], "root"),
         (["training.activation_checkpointing.early_stop=false"], "nothing is recomputed"),
+        (["training.activation_checkpointing.offload=true"], "nothing is checkpointed"),
         (
             ["training.activation_checkpointing={mode: selective-op, save: [aten.bmm]}"],
             "no block calls aten.bmm",

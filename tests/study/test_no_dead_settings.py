@@ -48,6 +48,7 @@ BEFORE: dict[str, dict[str, Any]] = {
         for key in ("backward_prefetch", "limit_all_gathers", "use_orig_params")
     },
     "training.activation_checkpointing.early_stop": {"training.activation_checkpointing": "full"},
+    "training.activation_checkpointing.offload": {"training.activation_checkpointing": "full"},
     "training.activation_checkpointing.save": {"training.activation_checkpointing": "selective-op"},
     "training.activation_checkpointing.modules": {
         "training.activation_checkpointing": "megatron-selective"

@@ -81,7 +81,7 @@ class CompiledBackward:
         self.weights: list[tuple[GradTensor, Buffer]] = []
         self.returned: Buffer | None = None
         self._found: dict[int, Buffer] = {}
-        for value in {*fusion.kept, *self.graph.borrows}:
+        for value in {*fusion.kept, *self.graph.borrows, *self.graph.tables}:
             tensor = tensor_of(self.graph, value, Category.ACTIVATIONS)
             owned = value in fusion.kept
             self._found[value] = Buffer(tensor, slots.get(value), owned=owned)

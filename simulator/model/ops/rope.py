@@ -35,12 +35,13 @@ def _multiply(b: GraphBuilder, x: int, name: str) -> int:
     out = b.value(f"{name}.product", shape, DType.FP32)
     size = prod(shape) * 4
     frequencies = (shape[1], shape[3] // 2)
-    table = prod(frequencies) * 8
+    given = b.table("freqs_cis", frequencies, DType.COMPLEX64)
+    table = b.bytes(given)
     kernel = Elementwise(name=f"{name}.rotate", kind="rope", read=size + table, written=size)
     b.op(
         f"{name}.rotate",
         "rope",
-        (x,),
+        (x, given),
         (out,),
         kernel,
         gradients=(

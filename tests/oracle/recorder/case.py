@@ -36,7 +36,8 @@ class Case:
     many replicas they make. ``mb``: sequences of ``seq`` tokens a rank and micro-step.
     ``ac``: ``none``, ``full``, ``selective_op``, ``selective_N`` (every N-th block),
     ``part_core_attn+mlp+layernorm`` (parts of each block) or ``save_mm,silu/2`` (operators whose
-    results are kept, the latter's every second), with ``_noearly`` to recompute to the end.
+    results are kept, the latter's every second), with ``_noearly`` to recompute to the end and
+    then ``_offload`` to keep a block's arguments on the host.
     ``reshard`` is ``reshard_after_forward``; dtypes are ``bf16``, ``fp16``, ``fp32`` or None for
     "as stored", ``master`` being the stored one. ``wrap``: see ``recorder.frameworks.fsdp2``.
     ``opt``: a name of ``recorder.optimizers``, None to step none.

@@ -9,7 +9,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    checkpoint_wrapper,
+    offload_wrapper,
+)
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
@@ -40,6 +43,7 @@ def apply(blocks: nn.ModuleList, mode: str) -> None:
     """
     if mode == "none":
         return
+    offload, mode = mode.endswith("_offload"), mode.removesuffix("_offload")
     early_stop = not mode.endswith("_noearly")
     options: dict[str, Any] = {"preserve_rng_state": False, "early_stop": early_stop}
     kind, _, which = mode.removesuffix("_noearly").partition("_")
@@ -58,6 +62,8 @@ def apply(blocks: nn.ModuleList, mode: str) -> None:
         raise ValueError(f"no checkpointing mode {mode!r}")
     for index in range(0, len(blocks), every):
         blocks[index] = checkpoint_wrapper(blocks[index], **options)
+        if offload:
+            blocks[index] = offload_wrapper(blocks[index])
 
 
 Rules = dict[Any, int]

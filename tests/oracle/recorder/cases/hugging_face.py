@@ -86,5 +86,7 @@ HOSTILE_HUGGING_FACE = {
     "qwen3_30b_a3b_hsdp2_eager_attention": _hf(
         model="qwen3-30b-a3b", seq=300, mb=3, hsdp=2, attn="eager", reduce_dtype="bf16"
     ),
+    "llama3_8b_full_offload": _hf(model="llama-3.1-8b", ac="full_offload", seq=512),
+    "gpt2_full_offload": _hf(ac="full_offload", **_GPT2),
     "gpt_neox_20b_one_layer_ws1": _hf(model="gpt-neox-20b", seq=256, n_layers=1, ws=1),
 }
