@@ -113,7 +113,8 @@ class _Lowering:
     def _init(self) -> None:
         place = Place(Phase.INIT, 0)
         self._over_units(place, "init", lambda kind: partial(self.framework.init, kind=kind))
-        self.a.call(("start",), self.framework.start, {"own": STEP, **self.labels}, place)
+        start = self.framework.start()
+        self.a.call(("start",), start.write, {"own": STEP, **start.roles}, place)
         self.a.call(("buffers",), self.bodies.buffers, {"own": STEP}, place)
 
     def _forward(self, place: Place, micro: MicroStep) -> None:

@@ -71,6 +71,18 @@ class Fsdp:
         return True if after == shard else after
 
 
+BUCKET_CAP = 25 * 2**20
+"""DDP's default, in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ddp:
+    """DDP's knobs, by torch's names; ``bucket_cap`` in bytes."""
+
+    bucket_cap: int = BUCKET_CAP
+    gradient_as_bucket_view: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallelism:
     """Sizes of the mesh axes (all but dp_shard are 1 in this version) and the framework."""
@@ -83,6 +95,7 @@ class Parallelism:
     pp: int = 1
     ep: int = 1
     fsdp: Fsdp = Fsdp()
+    ddp: Ddp = Ddp()
 
     @property
     def world_size(self) -> int:

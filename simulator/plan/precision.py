@@ -124,6 +124,7 @@ NEAREST: dict[str, dict[str, str]] = {
     "fsdp2": _SHARDED,
     "fsdp1": _SHARDED,
     "single": _UNCAST,
+    "ddp": _UNCAST,
 }
 """By framework: the recipes it cannot run, each with the nearest one that it can.
 

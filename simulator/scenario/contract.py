@@ -34,7 +34,7 @@ HARMLESS: dict[str, tuple[Plain, ...]] = {
     "parallelism.experts.routing": ("balanced",),
     "parallelism.experts.dispatch": ("all-to-all",),
     "parallelism.experts.capacity_factor": (),
-    "parallelism.ddp": (),
+    "parallelism.ddp.static_graph": (False,),
     "parallelism.zero": (),
     "parallelism.megatron": (),
     "training.packing": ("packed",),

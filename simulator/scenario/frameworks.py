@@ -19,6 +19,8 @@ SETTINGS: Mapping[str, object] = {
     f"{FSDP}.backward_prefetch": "pre",
     f"{FSDP}.limit_all_gathers": True,
     f"{FSDP}.use_orig_params": True,
+    "parallelism.ddp.bucket_cap": "25 MiB",
+    "parallelism.ddp.gradient_as_bucket_view": False,
 }
 """Keys of one framework or another, each with the value that asks for nothing."""
 
@@ -72,6 +74,18 @@ RULES: dict[str, Rules] = {
         ),
         precision="fsdp-mixed",
         wrap="block",
+    ),
+    "ddp": Rules(
+        axes=("dp_replicate",),
+        reads=frozenset(
+            {
+                f"{FSDP}.sync_every_micro_batch",
+                "parallelism.ddp.bucket_cap",
+                "parallelism.ddp.gradient_as_bucket_view",
+            }
+        ),
+        precision="autocast",
+        wrap="none",
     ),
     "single": Rules(axes=(), reads=frozenset(), precision="autocast", wrap="none"),
 }

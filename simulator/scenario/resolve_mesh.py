@@ -5,7 +5,7 @@ from __future__ import annotations
 from simulator.documents.mistakes import Mistakes
 from simulator.documents.node import Map
 from simulator.model.config import ModelConfig
-from simulator.plan.plan import Fsdp, Parallelism
+from simulator.plan.plan import Ddp, Fsdp, Parallelism
 from simulator.plan.versions import Software, default_of, fsdp2_rules
 from simulator.scenario.frameworks import Rules, rules_of
 from simulator.scenario.scenario import ClusterSpec
@@ -51,6 +51,10 @@ def resolve_mesh(
         dp_replicate=replicate,
         dp_shard=shard,
         fsdp=_fsdp(section.fsdp, wrap, software),
+        ddp=Ddp(
+            bucket_cap=section.ddp.bucket_cap,
+            gradient_as_bucket_view=section.ddp.gradient_as_bucket_view,
+        ),
     )
 
 

@@ -102,15 +102,23 @@ class FsdpSection(Section):
     use_orig_params: Flag = True
 
 
+class DdpSection(Section):
+    """``parallelism.ddp:``, DDP's knobs."""
+
+    bucket_cap: MeasuredSize = Field(default="25 MiB", validate_default=True)
+    gradient_as_bucket_view: Flag = False
+
+
 class ParallelismSection(Section):
     """``parallelism:``, the framework and the axes of the mesh."""
 
     framework: Annotated[
-        str, choice(["fsdp2", "fsdp1", "single"], ["ddp", "deepspeed", "megatron"])
+        str, choice(["fsdp2", "fsdp1", "ddp", "single"], ["deepspeed", "megatron"])
     ]
     dp_replicate: Annotated[int, whole(1, 100_000_000)] | None = None
     dp_shard: Annotated[int, whole(1, 100_000_000)] | None = None
     fsdp: FsdpSection = FsdpSection()
+    ddp: DdpSection = DdpSection()
 
 
 OPTIMIZER_NAMES = (

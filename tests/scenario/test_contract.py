@@ -53,6 +53,8 @@ HONOURED: dict[str, Any] = {
     "parallelism.fsdp.backward_prefetch": "post",
     "parallelism.fsdp.limit_all_gathers": "false",
     "parallelism.fsdp.use_orig_params": "false",
+    "parallelism.ddp.bucket_cap": "100 MiB",
+    "parallelism.ddp.gradient_as_bucket_view": "true",
     "training.seq_len": 1024,
     "training.micro_batch": 2,
     "training.grad_accum": 2,

@@ -44,6 +44,10 @@ BEFORE: dict[str, dict[str, Any]] = {
     },
     "parallelism.fsdp.sync_every_micro_batch": {"training.grad_accum": 2},
     **{
+        f"parallelism.ddp.{key}": {"parallelism.framework": "ddp", "model.style": "torchtitan"}
+        for key in ("bucket_cap", "gradient_as_bucket_view")
+    },
+    **{
         f"parallelism.fsdp.{key}": {"parallelism.framework": "fsdp1", "model.style": "torchtitan"}
         for key in ("backward_prefetch", "limit_all_gathers", "use_orig_params")
     },
@@ -78,6 +82,7 @@ VALUES: dict[str, Any] = {
     "model.expert_ffn": 512,
     "model.experts_implementation": "eager",
     "cluster.gpu": "h200-sxm-141gb",
+    "parallelism.ddp.bucket_cap": "1 MiB",
     "training.attention": "eager",
     "training.activation_checkpointing.save": ["aten.mm"],
     "training.activation_checkpointing.modules": ["mlp"],
@@ -90,7 +95,7 @@ VALUES: dict[str, Any] = {
 
 REFUSED = {
     "model.hf_config": "config.json",
-    "parallelism.framework": "ddp",
+    "parallelism.framework": "deepspeed",
     "training.loss": "compiled",
     "offload.gradients": "host",
     "offload.optimizer": "host",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from simulator.lowering.framework.ddp import Ddp
 from simulator.lowering.framework.fsdp1 import Fsdp1
 from simulator.lowering.framework.fsdp2 import Fsdp2
 from simulator.lowering.framework.hooks import Backward, Forward, Hook
@@ -37,7 +38,7 @@ class Framework(Protocol):
     def init(self, w: BlockWriter, kind: Kind) -> None:
         """Allocate what a unit's parameters hold for the whole run."""
 
-    def start(self, w: BlockWriter) -> None:
+    def start(self) -> Hook:
         """Allocate what the framework itself holds for the whole run, once all units are there."""
 
     def begin_forward(self, micro: MicroStep, step: int) -> Hook:
@@ -69,6 +70,7 @@ class Framework(Protocol):
 
 
 FRAMEWORKS: dict[str, Callable[[Plan, Sequence[Unit]], Framework]] = {
+    "ddp": Ddp,
     "fsdp1": Fsdp1,
     "fsdp2": Fsdp2,
     "single": Single,

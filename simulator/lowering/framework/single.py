@@ -38,8 +38,9 @@ class Single:
         """Each weight is an allocation of its own."""
         alloc_shards(w, shards_of(kind.graph, 1), self.plan.training.precision.parameters)
 
-    def start(self, w: BlockWriter) -> None:
+    def start(self) -> Hook:
         """Nothing."""
+        return Hook()
 
     def begin_forward(self, micro: MicroStep, step: int) -> Hook:
         """Nothing."""

@@ -111,8 +111,9 @@ class Fsdp1:
             tensor = flat(name, each.shard, self.setting.stored, category, each.first)
             w.alloc(tensor, slot=w.shared("own", f"shard.{name}"))
 
-    def start(self, w: BlockWriter) -> None:
+    def start(self) -> Hook:
         """Nothing."""
+        return Hook()
 
     # -- forward
 
