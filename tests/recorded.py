@@ -230,6 +230,7 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
     model = model_of(config)
     replicas = config["hsdp"] or 1
     options = config.get("options", {})
+    loss, chunks = loss_of(config)
     plan = Plan(
         parallelism=Parallelism(
             framework=config.get("framework", "fsdp2"),
@@ -257,10 +258,24 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
             **checkpointing_of(config["ac"]),
             attention=config["attn"],
             fine_tuning=fine_tuning_of(config),
+            loss=loss,
+            loss_chunks=chunks,
         ),
         offload_parameters=config["cpu_offload"],
     )
     return model, plan
+
+
+def loss_of(config: dict[str, Any]) -> tuple[str, int]:
+    """The loss of a recorder's configuration, and its chunks: ``chunked-8``.
+
+    Older recordings call the eager one ``titan``, or do not name it.
+    """
+    name = config.get("loss") or "eager"
+    if name == "titan":
+        return "eager", 1
+    kind, _, count = name.rpartition("-")
+    return (kind, int(count)) if count.isdigit() else (name, 1)
 
 
 def program_of(config: dict[str, Any], steps: int = 2) -> Program:

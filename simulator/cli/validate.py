@@ -37,7 +37,7 @@ def validate(files: tuple[str, ...], as_json: bool) -> int:
 
     A case with trust: C, for a source not to be relied on that far, is shown and does not count;
     A and B count alike. Active memory is shown too: it is predicted as
-    allocated, misses public figures by up to 9 %, and has no bound yet.
+    allocated, and has no bound yet.
     """
     from simulator.cli.output import emit, emit_json
     from simulator.study.validate import validate as hold_against
@@ -104,7 +104,7 @@ def _why_shown(cases: Iterable[Case]) -> Iterator[str]:
     if any(case.counter == "active" for case in shown):
         yield (
             "shown, active: predicted as allocated, since FSDP2 marks no block for other streams; "
-            "it misses\npublic figures by up to 9 %, and no bound is stated for it yet: not judged"
+            "no bound\nis stated for it yet: not judged"
         )
     if any(case.counter != "active" for case in shown):
         yield "shown, others: trust: C in the file, or a fits verdict within 5 % of the limit"

@@ -79,8 +79,8 @@ class Assembly:
             )
         return found
 
-    def program(self, *, resident: Collection[str]) -> Program:
-        """The whole program; ``resident``: first words of registers that may be live at the end."""
+    def program(self, *, resident: Collection[str], kept: str = "") -> Program:
+        """The whole program; live at its end: ``resident``, by first words, and the ``kept``."""
         return Program(
             blocks=tuple(self._blocks),
             calls=tuple(self._calls),
@@ -88,8 +88,8 @@ class Assembly:
             events=tuple("/".join(key) for key in self._events),
             resident=frozenset(
                 number
-                for (_, name), number in self._registers.items()
-                if name.partition(".")[0] in resident
+                for (label, name), number in self._registers.items()
+                if label == kept or name.partition(".")[0] in resident
             ),
         )
 

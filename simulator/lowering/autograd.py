@@ -14,7 +14,8 @@ that were never popped and the arguments stay until the call's last node has unp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from simulator.kernels import Elementwise
@@ -81,15 +82,17 @@ def write_backward(
     incoming: Gradient,
     accumulate: Callable[[GradTensor, int], None],
     lent: Mapping[int, int],
+    hooks: Mapping[int, Callable[[], None]] | None = None,
 ) -> int | None:
     """Write the whole backward of ``graph``.
 
     ``slots`` holds what forward kept, the input included if it was kept; ``accumulate`` takes a
     weight's gradient and its slot as soon as it is there; ``lent`` are the borrowed values that
-    nobody needs after this backward. Returns the slot of the input's gradient (None: it needs
-    none).
+    nobody needs after this backward; ``hooks`` are called when backward has come down to so many
+    ops, the gradients of what they made being there. Returns the slot of the input's gradient
+    (None: it needs none).
     """
-    return _Backward(w, graph, recompute, slots, accumulate, lent).write(incoming)
+    return _Backward(w, graph, recompute, slots, accumulate, lent).write(incoming, hooks or {})
 
 
 def _copy_over(w: BlockWriter, value: Value, kind: str) -> None:
@@ -132,6 +135,12 @@ def _release(w: BlockWriter, op: Op, slots: dict[int, int], kept: frozenset[int]
             w.free(slots.pop(value))
 
 
+def _weights_of(op: Op) -> Iterator[str]:
+    """Names of the weights that an op's backward makes gradients of."""
+    names = (*(made.weight for made in op.gradients), *(given.weight for given in op.gives))
+    yield from (name for name in names if name is not None)
+
+
 class _Backward:
     """The state of one backward pass: gradients in flight, and who still keeps what."""
 
@@ -147,6 +156,9 @@ class _Backward:
         self.w, self.graph, self.recompute, self.slots = w, graph, recompute, slots
         self.accumulate, self.lent = accumulate, dict(lent)
         self.pending: dict[int, Gradient] = {}
+        self.uses = Counter(name for op in graph.ops for name in _weights_of(op))
+        self.shared = frozenset(name for name, uses in self.uses.items() if uses > 1)
+        self.sums: dict[str, int] = {}
         self.keepers: dict[int, int] = {}
         self.calls: dict[int, _Call] = {}
         for region in recompute.regions:
@@ -175,13 +187,17 @@ class _Backward:
         for value in values:
             keepers[value] = keepers.get(value, 0) + 1
 
-    def write(self, incoming: Gradient) -> int | None:
+    def write(self, incoming: Gradient, hooks: Mapping[int, Callable[[], None]]) -> int | None:
         self.pending[self.graph.output] = incoming
-        for index in reversed(range(len(self.graph.ops))):
-            outputs = self.graph.ops[index].outputs
+        for number in range(len(self.graph.ops), 0, -1):
+            if number in hooks:
+                hooks[number]()
+            outputs = self.graph.ops[number - 1].outputs
             arrived = [self.pending.pop(o) for o in outputs if o in self.pending]
             if arrived:
-                self._node(index, arrived)
+                self._node(number - 1, arrived)
+        if 0 in hooks:
+            hooks[0]()
         source = self.graph.input
         given = None if source is None else self.pending.get(source)
         return None if given is None else given.slot
@@ -202,19 +218,55 @@ class _Backward:
         results += made
         self._drop_all(arrived)
         self._unpack(op, call)
+        for given in op.gives:
+            slot = self.slots.pop(given.saved)
+            if given.value is not None:
+                results.append((given.value, Gradient(slot)))
+            elif given.weight is not None:
+                weights.append((self._as_gradient(given.saved, given.weight), slot))
         for value, gradient in results:
             self._deliver(value, gradient)
         for gradient_of, slot in weights:
-            self.accumulate(gradient_of, slot)
+            self._sum(gradient_of, slot, op.module)
+
+    def _as_gradient(self, number: int, weight: str) -> GradTensor:
+        value = self.graph.values[number]
+        return GradTensor(
+            name=f"{weight}.grad", shape=value.shape, dtype=value.dtype, weight=weight
+        )
+
+    def _sum(self, made: GradTensor, slot: int, module: str) -> None:
+        """The gradients of a weight that serves several ops meet before its node takes them.
+
+        Each two are summed out of place; only the last sum is the gradient.
+        """
+        name = made.weight
+        assert name is not None
+        before = self.sums.get(name)
+        self.uses[name] -= 1
+        if before is not None:
+            last = not self.uses[name]
+            tensor = Tensor(
+                name=f"{name}.grad_sum",
+                shape=made.shape,
+                dtype=made.dtype,
+                category=Category.UNSHARDED_GRADIENTS if last else Category.TEMPORARIES,
+                module=module,
+            )
+            size = made.bytes
+            add = Elementwise(name=tensor.name, kind="copy", read=2 * size, written=size)
+            self.w.launch(add, module)
+            total = self.w.alloc(tensor)
+            self.w.free_all((before, slot))
+            slot = total
+        self.sums[name] = slot
+        if not self.uses[name]:
+            self.accumulate(made, slot)
 
     def _accumulate(self, op: Op, slot: int) -> None:
         """The sum that arrives is the weight's gradient."""
-        value, weight = self.graph.values[op.outputs[0]], op.accumulates
         self.w.recategorise(slot, Category.UNSHARDED_GRADIENTS)
-        made = GradTensor(
-            name=f"{weight}.grad", shape=value.shape, dtype=value.dtype, weight=weight
-        )
-        self.accumulate(made, slot)
+        self.accumulate(self._as_gradient(op.outputs[0], op.accumulates), slot)
 
     def _launch(
         self, op: Op, arrived: list[Gradient]
@@ -226,7 +278,7 @@ class _Backward:
             for number in step.outputs:
                 made = op.gradients[number]
                 category = Category.TEMPORARIES
-                if made.weight is not None:
+                if made.weight is not None and made.weight not in self.shared:
                     category = Category.UNSHARDED_GRADIENTS
                 slots[number] = self.w.alloc(
                     Tensor(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise
 from simulator.lowering.accumulate import AccumulateGrad
 from simulator.lowering.autograd import Gradient, write_backward, write_forward
 from simulator.lowering.compiled import write_compiled_backward, write_compiled_forward
-from simulator.lowering.framework.hooks import Backward, Forward, Gradients, Hook
+from simulator.lowering.framework.hooks import Backward, Forward, Hook
 from simulator.lowering.loss_scaling import (
     write_scaled_gradient,
     write_scaled_loss,
@@ -38,7 +39,7 @@ class Bodies:
         first = decoder.embedding
         self.kept_lent |= {first.values[v].name for v in first.saved_values() & {*first.lends}}
         self.lent_output = lent_output(decoder)
-        self.head = units[-1].kind
+        self.head, self.part = units[-1].kind, decoder.loss_part
         block = units[1].kind
         if self.lent_output is not None and block.graph.input in block.recompute.kept:
             self.kept_lent |= {self.lent_output}
@@ -94,21 +95,28 @@ class Bodies:
         else:
             write_forward(w, kind.graph, kind.recompute, slots, ops, self._lent(kind))
 
-    def loss_forward(self, w: BlockWriter, hook: Hook, units: Sequence[Unit]) -> None:
-        """The loss; the training loop drops the logits when it has returned.
+    def loss_forward(
+        self, w: BlockWriter, hook: Hook, units: Sequence[Unit], left: str, *, replaces: bool
+    ) -> None:
+        """The loss; the training loop drops the logits when it has returned, unless it keeps them.
 
-        Leaving autocast drops its cache: the casts that no node keeps go.
+        ``hook``: when the model's forward returns. ``replaces``: the loop kept the logits of the
+        forward before until then. ``left``: first word of the registers in which the head's
+        gradients are left. Leaving autocast drops its cache: the casts that no node keeps go.
         """
-        inside = self.decoder.loss_in_forward
-        if not inside:
-            hook.write(w)
+        graph, inside = self.loss.graph, self.part.inside
         slots = self._slots(w, self.loss)
-        graph = self.loss.graph
-        write_forward(w, graph, self.loss.recompute, slots, range(len(graph.ops)))
+        slots |= self._given(w, "previous", left)
+        held = frozenset(() if graph.until_next is None else (graph.until_next,))
+        write_forward(w, graph, self.loss.recompute, slots, range(inside), held)
         self._drop_through_loss(w)
-        if inside:
-            hook.write(w)
-        _drop_input(w, self.loss, slots)
+        hook.write(w)
+        if replaces:
+            w.free(w.shared("before", "held"))
+        rest = range(inside, len(graph.ops))
+        write_forward(w, graph, self.loss.recompute, slots, rest, held)
+        if graph.input not in held:
+            _drop_input(w, self.loss, slots)
         for unit in units:
             w.free_all(
                 w.shared(unit.label, f"kept.{unit.kind.graph.values[value].name}")
@@ -116,17 +124,50 @@ class Bodies:
             )
         w.mark("fwd_done")
 
+    def _given(self, w: BlockWriter, head: str, left: str) -> dict[int, int]:
+        """Slots of the head's gradients that the loss' forward makes; ``head`` is its role."""
+        graph, found = self.loss.graph, {}
+        for op in graph.ops:
+            for given in op.gives:
+                if given.weight in self.tied:
+                    found[given.saved] = w.shared("embed", f"tied.{given.weight}")
+                elif given.weight is not None:
+                    found[given.saved] = w.shared(head, f"{left}.{given.weight}")
+        return found
+
     def _drop_through_loss(self, w: BlockWriter) -> None:
         """The model's forward, which has computed the loss, returns: what its locals held goes."""
         for value in self.head.graph.through_loss:
             if value not in self.head.recompute.kept:
                 w.free(w.shared("previous", f"kept.{_named(self.head, value)}"))
 
-    def loss_backward(self, w: BlockWriter, hooks: Sequence[Hook], *, first: bool = False) -> None:
-        """``loss.backward()`` starts from a gradient of one, which lives until it returns.
+    def loss_backward(
+        self, w: BlockWriter, hooks: Mapping[int, Hook], *, first: bool = False
+    ) -> None:
+        """``loss.backward()`` of a loss of logits.
 
-        ``hooks``: those of the model's outputs that fire here, the loss' and the logits'. With
-        loss scaling it is the scaled loss'; ``first``: the scaler is made, too.
+        ``hooks``: those on what the model returned that fire here, by how many ops of the loss had
+        run when it was there. With loss scaling it is the scaled loss'; ``first``: the scaler is
+        made, too.
+        """
+        slots = self._slots(w, self.loss)
+        nodes = AccumulateGrad(w, self.loss.graph, Backward(), ())
+        out = self._loss_backward(w, "own", slots, nodes, hooks, first=first)
+        w.promote(out, "previous", "grad")
+
+    def _loss_backward(
+        self,
+        w: BlockWriter,
+        own: str,
+        slots: dict[int, int],
+        nodes: AccumulateGrad,
+        hooks: Mapping[int, Hook],
+        *,
+        first: bool = False,
+    ) -> int:
+        """It starts from a gradient of one, which lives until ``loss.backward()`` returns.
+
+        Returns the slot of the gradient of the loss' input.
         """
         scaled = self.training.precision.loss_scaling
         if scaled:
@@ -140,15 +181,53 @@ class Bodies:
             category=Category.TEMPORARIES,
             module=LOSS,
         )
-        slot = w.alloc(root, slot=w.shared("own", "grad"))
+        slot = w.alloc(root, slot=w.shared(own, "grad"))
         w.launch(Elementwise(name="ones_like", kind="copy", read=0, written=4), LOSS)
         gradient = Gradient(slot, holders=2)
         if scaled:
             gradient = Gradient(write_scaled_gradient(w), holders=1)
-        of_loss, of_logits = hooks
-        of_loss.write(w)
-        self._backward(w, self.loss, gradient, Backward(), returns=frozenset())
-        of_logits.write(w)
+        kept = self.loss.recompute.kept
+        out = write_backward(
+            w,
+            self.loss.graph,
+            self.loss.recompute,
+            {value: slot for value, slot in slots.items() if value in kept},
+            gradient,
+            nodes.run,
+            {},
+            {number: partial(hook.write, w) for number, hook in hooks.items()},
+        )
+        assert out is not None
+        return out
+
+    def projected_backward(
+        self,
+        w: BlockWriter,
+        hooks: Backward,
+        returned: Mapping[int, Hook],
+        *,
+        returns: frozenset[str],
+    ) -> None:
+        """The backward of a loss that projects, and of what is left of the head: the norm.
+
+        The hook of a head whose forward the framework completed fires after the root's first one.
+        """
+        kind, inside = self.head, self.part.inside
+        slots = self._slots(w, self.loss, own="loss", previous="own")
+        slots |= self._given(w, "own", hooks.left)
+        nodes = AccumulateGrad(w, kind.graph, hooks, self.tied)
+        first = returned[inside]
+
+        def both(w: BlockWriter) -> None:
+            first.write(w)
+            hooks.before(w)
+
+        fired = {**returned, inside: Hook(write=both)}
+        middle = self._loss_backward(w, "loss", slots, nodes, fired)
+        out = self._run_backward(w, kind, Gradient(middle), nodes, returns=returns)
+        if out is not None:
+            w.promote(out, "previous", "grad")
+        hooks.after(w, nodes.gradients)
 
     def backward(
         self, w: BlockWriter, kind: Kind, hooks: Backward, root: Hook, *, returns: frozenset[str]
@@ -159,8 +238,12 @@ class Bodies:
         """
         hooks.before(w)
         root.write(w)
+        nodes = AccumulateGrad(w, kind.graph, hooks, self.tied)
         incoming = Gradient(w.shared("own", "grad"))
-        hooks.after(w, self._backward(w, kind, incoming, hooks, returns=returns))
+        out = self._run_backward(w, kind, incoming, nodes, returns=returns)
+        if out is not None:
+            w.promote(out, "previous", "grad")
+        hooks.after(w, nodes.gradients)
 
     def end_backward(self, w: BlockWriter, hook: Hook) -> None:
         """The engine returns: the loss and its gradient go; then the loop drops the batch."""
@@ -170,45 +253,47 @@ class Bodies:
         w.mark("bwd_done")
         w.free_all((w.shared("own", "tokens"), w.shared("own", "labels")))
 
-    def _backward(
+    def _run_backward(
         self,
         w: BlockWriter,
         kind: Kind,
         incoming: Gradient,
-        hooks: Backward,
+        nodes: AccumulateGrad,
         *,
         returns: frozenset[str],
-    ) -> Gradients:
+    ) -> int | None:
         kept = kind.recompute.kept
         slots = {value: slot for value, slot in self._slots(w, kind).items() if value in kept}
         lent = {}
         if returns:
             lent = {v: s for v, s in self._borrowed(w, kind.graph) if _named(kind, v) in returns}
-        nodes = AccumulateGrad(w, kind.graph, hooks, self.tied)
         if kind.compiled:
-            out = write_compiled_backward(
+            return write_compiled_backward(
                 w, kind.graph, kept, slots, incoming.slot, nodes.run, lent.values()
             )
-        else:
-            out = write_backward(w, kind.graph, kind.recompute, slots, incoming, nodes.run, lent)
-        if out is not None:
-            w.promote(out, "previous", "grad")
-        return nodes.gradients
+        return write_backward(w, kind.graph, kind.recompute, slots, incoming, nodes.run, lent)
 
-    def _slots(self, w: BlockWriter, kind: Kind) -> dict[int, int]:
+    def _slots(
+        self, w: BlockWriter, kind: Kind, own: str = "own", previous: str = "previous"
+    ) -> dict[int, int]:
         """Shared slots of a graph's output, its input, what it keeps, borrows and lends."""
         graph = kind.graph
         held = graph.through_loss
         slots = {
-            value: w.shared("own", f"kept.{graph.values[value].name}")
+            value: w.shared(own, f"kept.{graph.values[value].name}")
             for value in sorted({*kind.recompute.kept, *kind.recompute.until_loss, *held})
             if value != graph.input
         }
         slots |= dict(self._borrowed(w, graph))
-        slots |= {v: w.shared("own", f"lent.{graph.values[v].name}") for v in graph.lends}
-        slots[graph.output] = w.shared("own", "out")
+        slots |= {v: w.shared(own, f"lent.{graph.values[v].name}") for v in graph.lends}
+        slots[graph.output] = w.shared(own, "out")
         if graph.input is not None:
-            slots[graph.input] = w.shared("previous", "out")
+            slots[graph.input] = w.shared(previous, "out")
+        loop = self.loss.graph
+        if kind is self.loss and loop.until_next is not None:
+            slots[loop.until_next] = w.shared("loop", "held")
+        if kind is self.head and loop.until_next is not None and loop.until_next == loop.input:
+            slots[graph.output] = w.shared("loop", "held")
         return slots
 
     def _borrowed(self, w: BlockWriter, graph: Graph) -> Iterator[tuple[int, int]]:

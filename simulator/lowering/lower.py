@@ -6,7 +6,7 @@ framework writes its hooks into the same blocks and never owns this loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from simulator.errors import UnsupportedError
@@ -26,6 +26,7 @@ from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder, Shape
 from simulator.model.families import FAMILIES
 from simulator.model.float8 import GATHERED, LINEARS
+from simulator.model.loss_choice import LossChoice
 from simulator.plan.plan import FP8_GATHERED, Plan
 from simulator.program.program import Phase, Program
 
@@ -40,6 +41,10 @@ RESIDENT = frozenset({"buffer", SCALER, STATE})
 loss scaler keeps."""
 
 
+LOOP = ("loop.0", "loop.1")
+"""Labels of what the training loop's variable holds, by turns; the last forward's is the first."""
+
+
 def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
     """The model's graphs for the plan's micro-batch."""
     training = plan.training
@@ -50,6 +55,12 @@ def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
         autocast=training.precision.autocast,
         tuning=training.fine_tuning,
         float8=_float8(training.precision.fp8),
+        loss=LossChoice(
+            name=training.loss,
+            chunks=training.loss_chunks,
+            upcasts=training.model_upcasts,
+            sums_apart=training.fused_linear_sums_apart,
+        ),
     )
     return FAMILIES[config.family](config, shape)
 
@@ -66,14 +77,14 @@ def lower(decoder: Decoder, plan: Plan, steps: int = 2) -> Program:
     Raises:
         UnsupportedError: a plan that this version does not lower.
     """
-    return _Lowering(decoder, plan).program(steps)
+    return _Lowering(decoder, plan, steps).program()
 
 
 class _Lowering:
-    def __init__(self, decoder: Decoder, plan: Plan) -> None:
+    def __init__(self, decoder: Decoder, plan: Plan, steps: int) -> None:
         training, parallelism = plan.training, plan.parallelism
         _refuse_unknown(decoder, plan)
-        self.plan = plan
+        self.plan, self.steps, self.part = plan, steps, decoder.loss_part
         if parallelism.framework in VIEWS:
             decoder = decoder.uncached()
         self.units = units_of(
@@ -101,14 +112,14 @@ class _Lowering:
             seen |= found[-1]
         return found
 
-    def program(self, steps: int) -> Program:
+    def program(self) -> Program:
         self._init()
-        for step in range(steps):
+        for step in range(self.steps):
             for number, micro in enumerate(micro_steps(self.plan)):
                 self._forward(Place(Phase.FORWARD, step, number), micro)
                 self._backward(Place(Phase.BACKWARD, step, number), micro)
             self._optimize(Place(Phase.OPTIMIZER, step))
-        return self.a.program(resident=RESIDENT | self.framework.resident)
+        return self.a.program(resident=RESIDENT | self.framework.resident, kept=LOOP[0])
 
     def _init(self) -> None:
         place = Place(Phase.INIT, 0)
@@ -125,10 +136,25 @@ class _Lowering:
             self._forward_unit(place, index, self.framework.forward(index, micro, place.step))
         end = self.framework.end_forward(micro, place.step)
         cached = [unit for unit in self.units if unit.kind.recompute.until_loss]
-        roles = {"own": LOSS, "previous": self.units[-1], **end.roles}
-        roles |= {unit.label: unit for unit in cached}
-        write = partial(self.bodies.loss_forward, hook=end, units=cached)
-        self.a.call(("forward", LOSS, *end.key), write, roles, place)
+        roles = {"own": LOSS, "previous": self.units[-1], "embed": self.units[0], **end.roles}
+        roles |= {unit.label: unit for unit in cached} | self._loop(place)
+        left = self.framework.backward(len(self.units) - 1, micro, place.step).left
+        replaces = self._keeps and place[1:] != (0, 0)
+        write = partial(
+            self.bodies.loss_forward, hook=end, units=cached, left=left, replaces=replaces
+        )
+        self.a.call(("forward", LOSS, *end.key, left, replaces), write, roles, place)
+
+    @property
+    def _keeps(self) -> bool:
+        return self.part.graph.until_next is not None
+
+    def _loop(self, place: Place) -> dict[str, Unit | str]:
+        """What the training loop's variable holds: of this forward, and of the one before."""
+        if not self._keeps:
+            return {}
+        left = (self.steps - place.step) * self.plan.training.grad_accum - place.micro_batch - 1
+        return {"loop": LOOP[left % 2], "before": LOOP[1 - left % 2]}
 
     def _forward_unit(self, place: Place, index: int, hooks: Forward) -> None:
         unit = self.units[index]
@@ -137,23 +163,21 @@ class _Lowering:
         self.a.call(
             ("forward", unit.kind.name, *hooks.key, lent_input),
             write,
-            {**self._roles(index), **hooks.roles},
+            {**self._roles(index), **self._loop(place), **hooks.roles},
             place,
         )
 
     def _backward(self, place: Place, micro: MicroStep) -> None:
-        of_loss, of_logits, in_head = self._output_hooks()
-        scales = self.plan.training.precision.loss_scaling
-        first = scales and (place.step, place.micro_batch) == (0, 0)
-        self.a.call(
-            ("backward", LOSS, *of_loss.key, *of_logits.key, first),
-            partial(self.bodies.loss_backward, hooks=(of_loss, of_logits), first=first),
-            {"own": LOSS, "previous": self.units[-1], **of_loss.roles, **of_logits.roles},
-            place,
-        )
-        for index in reversed(range(len(self.units))):
+        last = len(self.units) - 1
+        returned = self._output_hooks()
+        if self.part.projects:
+            hooks = self.framework.backward(last, micro, place.step)
+            self._projected_backward(place, returned, hooks)
+        else:
+            self._loss_backward(place, returned)
+        for index in reversed(range(last if self.part.projects else last + 1)):
             if self.units[index].kind.graph.has_backward:
-                root = in_head if index == len(self.units) - 1 else Hook()
+                root = self._in_head(returned) if index == last else Hook()
                 hooks = self.framework.backward(index, micro, place.step)
                 self._backward_unit(place, index, hooks, root)
         end = self.framework.end_backward(micro, place.step)
@@ -164,14 +188,58 @@ class _Lowering:
             place,
         )
 
-    def _output_hooks(self) -> tuple[Hook, Hook, Hook]:
-        """The root's hooks on the model's outputs: on the loss it returns, on the logits, and on
-        the logits where the head's own hook was registered before."""
-        first, again = (self.framework.begin_backward(first=first) for first in (True, False))
-        of_loss = first if self.bodies.decoder.loss_in_forward else Hook()
-        if self.units[-1].kind.wrapped:
-            return of_loss, Hook(), again
-        return of_loss, again if self.bodies.decoder.loss_in_forward else first, Hook()
+    def _output_hooks(self) -> dict[int, Hook]:
+        """The root's hooks on what the model returned, by how many ops of the loss had run then.
+
+        The last to be made has its gradient first.
+        """
+        inside = self.part.inside
+        return {
+            number: self.framework.begin_backward(first=number == inside)
+            for number in self.part.returned
+        }
+
+    def _in_head(self, returned: Mapping[int, Hook]) -> Hook:
+        """The root's hook on the logits where the head's own hook was registered before."""
+        if 0 not in returned or not self.units[-1].kind.wrapped:
+            return Hook()
+        return self.framework.begin_backward(first=False)
+
+    def _loss_backward(self, place: Place, returned: Mapping[int, Hook]) -> None:
+        scales = self.plan.training.precision.loss_scaling
+        first = scales and (place.step, place.micro_batch) == (0, 0)
+        wrapped = self.units[-1].kind.wrapped
+        hooks = {n: hook for n, hook in returned.items() if n or not wrapped}
+        keys = [(number, *hook.key) for number, hook in hooks.items()]
+        roles: dict[str, Unit | str] = {"own": LOSS, "previous": self.units[-1]}
+        for hook in hooks.values():
+            roles |= hook.roles
+        self.a.call(
+            ("backward", LOSS, *keys, first),
+            partial(self.bodies.loss_backward, hooks=hooks, first=first),
+            {**roles, **self._loop(place)},
+            place,
+        )
+
+    def _projected_backward(
+        self, place: Place, returned: Mapping[int, Hook], hooks: Backward
+    ) -> None:
+        last = len(self.units) - 1
+        keys = [(number, *hook.key) for number, hook in returned.items()]
+        roles = self._roles(last) | {"loss": LOSS}
+        for hook in returned.values():
+            roles |= hook.roles
+        self.a.call(
+            ("backward", "head", *keys, *hooks.key, self.returned[last]),
+            partial(
+                self.bodies.projected_backward,
+                hooks=hooks,
+                returned=returned,
+                returns=self.returned[last],
+            ),
+            {**roles, **hooks.roles},
+            place,
+        )
 
     def _backward_unit(self, place: Place, index: int, hooks: Backward, root: Hook) -> None:
         unit, returns = self.units[index], self.returned[index]
@@ -181,7 +249,7 @@ class _Lowering:
         self.a.call(
             ("backward", unit.kind.name, *hooks.key, *root.key, returns),
             write,
-            {**self._roles(index), **hooks.roles, **root.roles},
+            {**self._roles(index), **self._loop(place), **hooks.roles, **root.roles},
             place,
         )
 
@@ -241,7 +309,29 @@ class _Lowering:
         self.framework.clip(w, shards, step)
 
 
+def check_loss(decoder: Decoder, plan: Plan) -> None:
+    """Whether the loss goes with the framework and with how it wraps the model.
+
+    torchtune calls the head once a chunk; the hooks of a group with two modules, norm and head,
+    then run at other times than these units know.
+
+    Raises:
+        UnsupportedError: it does not.
+    """
+    parallelism, loss = plan.parallelism, plan.training.loss
+    if decoder.loss_part.projects and parallelism.framework not in ("fsdp2", "single"):
+        raise UnsupportedError(f"loss {loss!r} is not supported under {parallelism.framework}")
+    if decoder.loss_part.projects and plan.training.precision.loss_scaling:
+        raise UnsupportedError(f"loss {loss!r} is not supported with loss scaling")
+    if loss == "chunked" and "head" in wrapped_sorts(parallelism.fsdp.wrap, decoder):
+        raise UnsupportedError(
+            "chunked calls the head once a chunk, which is not yet supported with the head in an "
+            "FSDP unit of its own; supported: fsdp.wrap: block or none, or loss: chunked-head"
+        )
+
+
 def _refuse_unknown(decoder: Decoder, plan: Plan) -> None:
+    check_loss(decoder, plan)
     training, parallelism = plan.training, plan.parallelism
     choice = training.optimizer_choice
     for what, asked, known in (

@@ -80,7 +80,7 @@ def _recompute(graph: Graph, regions: tuple[Region, ...]) -> Recompute:
     found = {value for region in regions for value in region.held}
     for index, op in enumerate(graph.ops):
         if index not in covered:
-            found.update(op.saves, op.borrows)
+            found.update(op.saves, op.borrows, (given.saved for given in op.gives))
     for region in regions:
         found.update(value for index in region.cached for value in graph.ops[index].outputs)
     borrowed = frozenset(graph.borrows)

@@ -31,7 +31,8 @@ class Kind:
     """A sort of unit, written once: its graph, its recompute policy and the hooks' name for it.
 
     ``wrapped``: the framework hooks it as a group of its own. ``last``: it is the last block.
-    ``compiled``: torch.compile makes its code.
+    ``compiled``: torch.compile makes its code. ``skipped``: its last module doesn't run in the
+    model's forward, but in the loss.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Kind:
     wrapped: bool
     last: bool = False
     compiled: bool = False
+    skipped: bool = False
 
     @property
     def recomputed_flops(self) -> int:
@@ -108,6 +110,7 @@ def units_of(
         graph=decoder.head,
         recompute=plan_recompute(decoder.head, "none"),
         wrapped="head" in wrapped,
+        skipped=decoder.loss_part.projects,
     )
     blocks = _Blocks(decoder, training, "block" in wrapped)
     return (

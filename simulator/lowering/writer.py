@@ -75,8 +75,12 @@ class BlockWriter:
     def promote(self, slot: int, role: str, name: str, category: Category | None = None) -> None:
         """Let what was allocated into local ``slot`` outlive this call under a shared name.
 
+        What is there already stays as it is.
+
         ``category``: what it turns out to be for, where that is not what it was allocated as.
         """
+        if slot == self.shared(role, name):
+            return
         where = self._allocated_at.pop(slot)
         old = self._instructions[where]
         assert isinstance(old, Alloc)

@@ -7,7 +7,7 @@ is handed on. A view keeps its storage alive.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -16,7 +16,17 @@ from simulator.fine_tuning import Adapters, FineTuning
 from simulator.kernels import Elementwise, Kernel
 from simulator.model.decoder import BLOCK
 from simulator.model.float8 import GATHERED, takes_float8
-from simulator.model.graph import VIEW, BackwardStep, GradTensor, Graph, Op, Part, Value, Weight
+from simulator.model.graph import (
+    VIEW,
+    BackwardStep,
+    Given,
+    GradTensor,
+    Graph,
+    Op,
+    Part,
+    Value,
+    Weight,
+)
 from simulator.model.rule import Rule
 
 
@@ -97,25 +107,25 @@ class GraphBuilder:
         return out
 
     def views(
-        self, x: int, name: str, shapes: dict[str, Sequence[int]], rule: Rule | None = None
+        self, x: int, name: str, shapes: Mapping[str, Sequence[int]], rule: Rule | None = None
     ) -> tuple[int, ...]:
         """Several views made by one op."""
-        base = self.root(x)
-        outputs = []
-        for each, shape in shapes.items():
-            number = self.value(each, shape, self.of(x).dtype)
-            self._values[number] = replace(self._values[number], base=base)
-            outputs.append(number)
+        outputs = [self.alias(x, each, shape) for each, shape in shapes.items()]
         nothing = Elementwise(name=name, kind="copy", read=0, written=0)
         self.op(name, VIEW, (x,), outputs, nothing, passes=() if rule else (x,), rule=rule)
         return tuple(outputs)
 
-    def alias(self, x: int, name: str) -> int:
-        """What is in x's storage after an op that works in place."""
+    def alias(self, x: int, name: str, shape: Sequence[int] | None = None) -> int:
+        """A value in x's storage, of its shape if none is given; the op that makes it is apart."""
         known = self._values[x]
-        number = self.value(name, known.shape, known.dtype)
+        number = self.value(name, shape or known.shape, known.dtype)
         self._values[number] = replace(self._values[number], base=self.root(x))
         return number
+
+    @property
+    def ops(self) -> int:
+        """How many ops are written so far."""
+        return len(self._ops)
 
     def parameter(self, weight: Weight) -> int:
         """A weight as a value that several ops read and whose gradients are summed."""
@@ -200,6 +210,7 @@ class GraphBuilder:
         backward: Sequence[BackwardStep] = (),
         rule: Rule | None = None,
         accumulates: str = "",
+        gives: Sequence[Given] = (),
     ) -> None:
         """Append one op in host order; ``rule`` stands for ``gradients`` and ``backward``."""
         kept = tuple(dict.fromkeys(map(self.root, saves)))
@@ -218,6 +229,7 @@ class GraphBuilder:
                 backward=rule.steps if rule else tuple(backward),
                 borrows=tuple(value for value in kept if value in self._borrowed),
                 accumulates=accumulates,
+                gives=tuple(gives),
             )
         )
 
@@ -256,6 +268,7 @@ class GraphBuilder:
         lends: Sequence[int] = (),
         until_return: Sequence[int] = (),
         through_loss: Sequence[int] = (),
+        until_next: int | None = None,
     ) -> Graph:
         """Freeze the graph. What the caller holds is released here only if a frame bound it."""
         with self.frame(*self._until_end):
@@ -265,7 +278,7 @@ class GraphBuilder:
             last[value] = max(index, last.get(value, index))
         held = {input, *self._borrowed, *self._tables} - set(self._released_after)
         held |= set(self._parameters)
-        outliving = {output, *lends, *until_return, *through_loss}
+        outliving = {output, until_next, *lends, *until_return, *through_loss}
         releases: dict[int, list[int]] = {}
         unbound = (v for v in last if v not in self._released_after)
         for value in (*unbound, *dict.fromkeys(self._release_order)):
@@ -289,6 +302,7 @@ class GraphBuilder:
             parts=tuple(self._parts),
             tables=tuple(self._tables),
             through_loss=tuple(through_loss),
+            until_next=until_next,
         )
 
     def _last_reader(self) -> Iterator[tuple[int, int]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from simulator.dtypes import DType
 from simulator.fine_tuning import FineTuning
 from simulator.model.graph import Graph
+from simulator.model.loss_choice import EAGER, LossChoice
 
 BLOCK = "layers.*"
 """What the names of blocks' graphs begin with."""
@@ -18,7 +19,8 @@ class Shape:
 
     ``autocast``: the dtype that ``torch.autocast`` casts matrix products to, if it is on.
     ``tuning``: what of the model is trained, if that is not all. ``float8``: the blocks' linears
-    multiply in it, ``gathered``: and their weights come so.
+    multiply in it, ``gathered``: and their weights come so. ``loss``: how the logits become the
+    loss.
     """
 
     batch: int
@@ -27,6 +29,7 @@ class Shape:
     autocast: DType | None = None
     tuning: FineTuning | None = None
     float8: str = ""
+    loss: LossChoice = EAGER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,23 +42,50 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LossPart:
+    """The loss' graph and what of it the model's own forward runs.
+
+    ``returned``: how many of its ops have run when each tensor is there that the forward returns:
+    (0,) where that is the head's output and the training loop computes the loss. ``projects``: the
+    head's product is in this graph, and its weight is in the head's.
+    """
+
+    graph: Graph
+    returned: tuple[int, ...]
+    projects: bool
+
+    @property
+    def inside(self) -> int:
+        """How many ops the model's own forward runs."""
+        return max(self.returned)
+
+    @property
+    def in_forward(self) -> bool:
+        """Whether the model's own forward computes the loss."""
+        return self.inside == len(self.graph.ops)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decoder:
-    """``blocks``, one a layer, between ``embedding`` and ``head``; then ``loss``.
+    """``blocks``, one a layer, between ``embedding`` and ``head``; then the loss.
 
     Layers of one kind share their graph, and different graphs have different names.
     ``block_fqn`` and its siblings are the names that the framework's own hooks print.
-    ``loss_in_forward``: the model's own forward computes the loss, and returns the logits with it.
     """
 
     embedding: Graph
     blocks: tuple[Graph, ...]
     head: Graph
-    loss: Graph
+    loss_part: LossPart
     buffers: tuple[Buffer, ...]
     embedding_fqn: str
     block_fqn: str
     head_fqn: str
-    loss_in_forward: bool = False
+
+    @property
+    def loss(self) -> Graph:
+        """The loss' graph."""
+        return self.loss_part.graph
 
     @property
     def layers(self) -> int:

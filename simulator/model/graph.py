@@ -127,6 +127,15 @@ class BackwardStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A saved storage that backward hands on as a gradient: of a value, or of a weight."""
+
+    saved: int
+    value: int | None = None
+    weight: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """One host-issued operation and its autograd node.
 
@@ -134,7 +143,8 @@ class Op:
     ``saves`` are the storages the node keeps for backward, ``borrows`` those that it keeps and the
     graph has only borrowed; ``passes`` the inputs that receive the incoming gradient itself (a
     residual add); ``releases`` what Python drops right after this op. ``accumulates``: the weight
-    whose gradient arrives here whole (AccumulateGrad), summed over all that reads the parameter.
+    whose gradient arrives here whole (AccumulateGrad), summed over all that reads the parameter;
+    ``gives``: gradients that forward computed already.
     """
 
     name: str
@@ -150,6 +160,7 @@ class Op:
     releases: tuple[int, ...] = ()
     borrows: tuple[int, ...] = ()
     accumulates: str = ""
+    gives: tuple[Given, ...] = ()
 
     @property
     def is_view(self) -> bool:
@@ -180,8 +191,9 @@ class Graph:
     graph; ``borrows`` are lent by the embedding's graph and found there by name. ``until_loss``
     are held by the training step's autocast context until the loss is there; ``until_return`` by
     the caller until the framework's hooks have run; ``through_loss`` by the model's forward, which
-    computes the loss too. ``parts`` can be checkpointed alone. ``tables`` are buffers of the model,
-    passed as arguments: a node that reads one keeps it, which costs nothing.
+    computes the loss too; ``until_next`` by the training loop until the model's next forward has
+    returned. ``parts`` can be checkpointed alone. ``tables`` are buffers of the model, passed as
+    arguments: a node that reads one keeps it, which costs nothing.
     """
 
     name: str
@@ -197,6 +209,7 @@ class Graph:
     parts: tuple[Part, ...] = ()
     tables: tuple[int, ...] = ()
     through_loss: tuple[int, ...] = ()
+    until_next: int | None = None
 
     @property
     def parameters(self) -> int:
@@ -232,7 +245,8 @@ class Graph:
 
     def saved_values(self) -> frozenset[int]:
         """Every value that some node keeps for backward."""
-        return frozenset(value for op in self.ops for value in op.saves)
+        saved = {value for op in self.ops for value in op.saves}
+        return frozenset(saved | {given.saved for op in self.ops for given in op.gives})
 
     def saved_bytes(self) -> int:
         """Unrounded bytes autograd keeps, the graph's input included if it is kept."""

@@ -125,7 +125,9 @@ class Training:
     ``megatron-selective``, or ``every-N``: every N-th block in full. ``checkpoint_save``: operators
     whose results ``selective-op`` keeps (None: torchtitan's); ``checkpoint_modules``: parts of a
     block that ``megatron-selective`` checkpoints; ``checkpoint_offload``: a checkpointed block's
-    input waits on the host.
+    input waits on the host. ``loss_chunks``: into how many the sequence is cut, for losses that do.
+    ``model_upcasts``: the model's own forward casts its logits to fp32.
+    ``fused_linear_sums_apart``: Liger's loss makes each chunk's weight gradient apart.
     """
 
     seq_len: int
@@ -144,6 +146,9 @@ class Training:
     attention: str = "flash"
     compile: str = "none"
     loss: str = "eager"
+    loss_chunks: int = 1
+    model_upcasts: bool = False
+    fused_linear_sums_apart: bool = False
     fine_tuning: FineTuning | None = None
 
     @property

@@ -71,8 +71,19 @@ RULES: dict[str, Rule] = {
         date="2025-01-01",
         change="torchtitan 2025: the last block reshards after forward too",
     ),
+    "training.loss": Rule(
+        before="eager-kept-logits",
+        since="eager",
+        torch=(2, 5),
+        date="2024-08-01",
+        change="torchtitan 2024: the loop drops the logits before backward",
+    ),
 }
-"""Defaults, by dotted key of the scenario."""
+"""Defaults, by dotted key of the scenario.
+
+That of torchtitan's logits lies between the runs of its PR #165 (May 2024), 4 B a logit higher, and
+those of December 2024; the day is not known. Before it, its model cast the logits to fp32 as well.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +204,16 @@ def fsdp2_rules(software: Software) -> Fsdp2Rules:
     True
     """
     return Fsdp2Rules(**{name: bool(rule.value(software)) for name, rule in FSDP2.items()})
+
+
+LIGER_SUMS_APART = ("2025-08-22", "2026-09-16")
+"""From liger-kernel 0.6.2 until 0.8.3 its fused linear loss made weight gradients apart."""
+
+
+def liger_sums_apart(software: Software) -> bool:
+    """Whether Liger's fused linear loss makes each chunk's weight gradient apart."""
+    since, until = LIGER_SUMS_APART
+    return software.as_of is not None and since <= software.as_of < until
 
 
 def default_of(key: str, software: Software) -> tuple[str | bool, str]:

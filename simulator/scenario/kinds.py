@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import ValidationInfo
 
 from simulator.documents.scalars import shorten
-from simulator.errors import ScenarioError, UserError
+from simulator.errors import ScenarioError, UserError, did_you_mean
 from simulator.plan.plan import FP8
 from simulator.plan.precision import NEAREST, RECIPES, bytes_per_parameter, nearest, runs_under
 from simulator.scenario.bounds import Bound, parse_number
@@ -105,17 +105,41 @@ def one_length(most: int) -> Kind:
     return Kind(check, schema=one.schema)
 
 
-def refuse_map(kind: Kind) -> Kind:
-    """``kind``, but a map, such as ``{chunked: 8}``, is for later."""
-    inner: Any = kind.func
+def losses(names: Iterable[str], cut: Iterable[str]) -> Kind:
+    """The name of a loss; ``cut`` ones are maps that say into how many chunks."""
+    chunked = tuple(cut)
+    shown = [*(plain := tuple(names)), *(f"{{{name}: 8}}" for name in chunked)]
+    count: Any = whole(1, 65_536)
 
-    def check(value: object) -> object:
-        if isinstance(value, dict):
-            shown = shorten(", ".join(f"{key}: {item}" for key, item in value.items()))[1:-1]
-            raise NotYetError(f"{{{shown}}}")
-        return inner(value)
+    def check(value: object) -> tuple[str, int]:
+        if isinstance(value, dict) and len(value) == 1:
+            ((name, chunks),) = value.items()
+            if name in chunked:
+                return name, count.func(chunks)
+            value = name if name not in plain else f"{{{name}: ...}}"
+        if isinstance(value, str) and value in plain:
+            return value, 1
+        allowed = f"supported: {', '.join(shown)}"
+        if isinstance(value, str) and value in chunked:
+            raise ValueError(f"{value} needs a number of chunks; write {{{value}: 8}}; {allowed}")
+        if not isinstance(value, str):
+            raise ValueError(
+                f"expected a name or one of the maps, found {kind_of(value)}; {allowed}"
+            )
+        hint = did_you_mean(value, (*plain, *chunked))
+        hint = hint if "did you mean" in hint else ""
+        raise ValueError(f"unknown value {shorten(value)}; {allowed}{hint}")
 
-    return Kind(check, schema=kind.schema)
+    maps = [
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "required": [name],
+            "properties": {name: count.schema},
+        }
+        for name in chunked
+    ]
+    return Kind(check, schema={"anyOf": [{"enum": list(plain)}, *maps]})
 
 
 def slices() -> Kind:

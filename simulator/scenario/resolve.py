@@ -21,6 +21,7 @@ from simulator.scenario.resolve_model import Shaped, resolve_model
 from simulator.scenario.resolve_training import (
     resolve_offload,
     resolve_training,
+    usual_loss,
     with_attention,
 )
 from simulator.scenario.scenario import ClusterSpec
@@ -76,7 +77,7 @@ def resolve(
     if sections.parallelism:
         mesh = resolve_mesh(sections.parallelism, world, wrap, software, tree, mistakes)
     if sections.training:
-        training = resolve_training(sections.training, model, mesh, tree, mistakes)
+        training = resolve_training(sections.training, model, mesh, software, tree, mistakes)
     offload = resolve_offload(sections.offload, framework, tree, mistakes)
     if training and mesh and training.precision.loss_scaling:
         _check_scaling(mesh.framework, training, offload, tree, mistakes)
@@ -90,6 +91,7 @@ def resolve(
     config = with_attention(shaped.config, training.attention)
     _check_wrap(config, plan, tree, mistakes)
     check_release(plan, software, tree, mistakes)
+    _check_loss(config, plan, tree, mistakes)
     derived = _derived(sections, software, shaped, mesh, training)
     return Parts(model=config, cluster=cluster, plan=plan, derived=derived)
 
@@ -177,6 +179,18 @@ def _check_wrap(model: ModelConfig, plan: Plan, tree: Map, mistakes: Mistakes) -
         mistakes.at(tree, where, f"{text}; supported: block, none")
 
 
+def _check_loss(model: ModelConfig, plan: Plan, tree: Map, mistakes: Mistakes) -> None:
+    """The model, the precision and the wrapping can run the loss."""
+    from simulator.lowering.lower import check_loss, decoder_of
+
+    if plan.training.loss == "eager" or mistakes.found:
+        return
+    try:
+        check_loss(decoder_of(model, plan), plan)
+    except UserError as error:
+        mistakes.at(tree, ("training", "loss"), str(error))
+
+
 def _derived(
     sections: Sections,
     software: Software,
@@ -209,6 +223,7 @@ def _derived(
             "the optimizer's own default",
         ),
         ("training", "attention"): (training.attention, "as the model's modules have it"),
+        ("training", "loss"): usual_loss(software, shaped.config.style),
         ("offload", "gradients"): (offload, "as parameters"),
         ("offload", "optimizer"): (offload, "as parameters"),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from simulator.documents.mistakes import Mistakes
 from simulator.documents.node import Map
@@ -11,6 +12,7 @@ from simulator.lowering.policy import CORE_ATTENTION
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Parallelism, Precision, Training
 from simulator.plan.precision import casts
+from simulator.plan.versions import RULES, Software, default_of, liger_sums_apart
 from simulator.scenario.fine_tuning import resolve_fine_tuning
 from simulator.scenario.frameworks import USUAL
 from simulator.scenario.precision import resolve_precision
@@ -28,6 +30,7 @@ def resolve_training(
     section: TrainingSection,
     model: ModelConfig | None,
     mesh: Parallelism | None,
+    software: Software,
     tree: Map,
     mistakes: Mistakes,
 ) -> Training | None:
@@ -48,12 +51,8 @@ def resolve_training(
     tuning = None
     if model is not None:
         tuning = resolve_fine_tuning(section.fine_tuning, model, precision, tree, mistakes)
-    if tuning is not None and precision.fp8 is not None:
-        text = "float8 linears are not supported with fine_tuning; leave out one of the two"
-        mistakes.at(tree, ("training", "precision", "fp8"), text)
-    if tuning is not None and framework == "fsdp1":
-        text = "not yet supported under fsdp1; supported: framework: fsdp2, single"
-        mistakes.at(tree, ("training", "fine_tuning"), text)
+    if tuning is not None:
+        _check_tuning(precision, framework, tree, mistakes)
     _check_what_meets(section, model, precision, tuning is not None, tree, mistakes)
     return Training(
         seq_len=section.seq_len,
@@ -70,10 +69,39 @@ def resolve_training(
         checkpoint_modules=checkpointing.modules or CORE_ATTENTION,
         checkpoint_offload=checkpointing.offload,
         attention=attention,
-        loss=section.loss,
+        **_loss(section, software, model.style if model else "torchtitan"),
         compile=section.compile,
         fine_tuning=tuning,
     )
+
+
+def _check_tuning(precision: Precision, framework: str, tree: Map, mistakes: Mistakes) -> None:
+    """Fine-tuning beside float8, and under FSDP1."""
+    if precision.fp8 is not None:
+        text = "float8 linears are not supported with fine_tuning; leave out one of the two"
+        mistakes.at(tree, ("training", "precision", "fp8"), text)
+    if framework == "fsdp1":
+        text = "not yet supported under fsdp1; supported: framework: fsdp2, single"
+        mistakes.at(tree, ("training", "fine_tuning"), text)
+
+
+def _loss(section: TrainingSection, software: Software, style: str) -> dict[str, Any]:
+    """The loss, its chunks, and what the software's date says of them."""
+    loss, chunks = section.loss or (usual_loss(software, style)[0], 1)
+    return {
+        "loss": loss,
+        "loss_chunks": chunks,
+        "model_upcasts": style == "torchtitan" and RULES["training.loss"].is_before(software),
+        "fused_linear_sums_apart": loss == "fused-linear" and liger_sums_apart(software),
+    }
+
+
+def usual_loss(software: Software, style: str) -> tuple[str, str]:
+    """The loss where none is given, and the words for where it comes from."""
+    if style != "torchtitan":
+        return "eager", "default"
+    loss, word = default_of("training.loss", software)
+    return str(loss), word
 
 
 def with_attention(model: ModelConfig, attention: str) -> ModelConfig:

@@ -29,11 +29,11 @@ from simulator.scenario.kinds import (
     catalogued,
     dtypes,
     listed,
+    losses,
     modules,
     one_length,
     operator,
     patterns,
-    refuse_map,
     slices,
     whose,
 )
@@ -197,12 +197,16 @@ class TrainingSection(Section):
         Annotated[str, choice(["flash", "efficient", "eager"], ["flash-3", "cudnn", "math"])] | None
     ) = None
     fine_tuning: FineTuningSection = FineTuningSection()
-    loss: Annotated[
-        str,
-        refuse_map(
-            choice(["eager"], ["eager-kept-logits", "hf-upcast", "compiled", "fused-linear"])
-        ),
-    ] = "eager"
+    loss: (
+        Annotated[
+            Any,
+            losses(
+                ["eager", "eager-kept-logits", "hf-upcast", "compiled", "fused-linear"],
+                ["chunked", "chunked-head"],
+            ),
+        ]
+        | None
+    ) = None
     compile: Annotated[str, choice(["none", "block"], ["model"])] = "none"
 
 

@@ -82,7 +82,7 @@ HONOURED: dict[str, Any] = {
     "training.fine_tuning.freeze": ["embed"],
     "training.attention": None,  # torchtitan's modules have one: test_models.py
     "training.compile": "block",
-    "training.loss": None,  # one choice so far
+    "training.loss": "fused-linear",
     "offload.parameters": "host",
     "offload.gradients": None,  # as parameters or refused: test_offload_is_all_or_nothing
     "offload.optimizer": None,

@@ -257,3 +257,13 @@ def test_a_config_json_that_is_wrong_is_named(from_config, text: str, words: str
 def test_a_config_json_that_is_not_there(load_text: Load) -> None:
     with pytest.raises(ScenarioError, match=r"cannot read .*none\.json: no such file"):
         load_text(TINY.replace("llama-2-7b", "{hf_config: none.json}"))
+
+
+def test_torchtitan_of_mid_2024_casts_and_keeps_its_logits(load_text: Load) -> None:
+    then = load_text(TINY, ["as_of=2024-05"]).plan.training
+    assert (then.loss, then.model_upcasts) == ("eager-kept-logits", True)
+    now = load_text(TINY, ["training.loss={chunked-head: 8}"]).plan.training
+    assert (now.loss, now.loss_chunks, now.model_upcasts) == ("chunked-head", 8, False)
+    liger = ["training.loss=fused-linear"]
+    assert load_text(TINY, [*liger, "as_of=2025-12"]).plan.training.fused_linear_sums_apart
+    assert not load_text(TINY, liger).plan.training.fused_linear_sums_apart

@@ -86,6 +86,7 @@ VALUES: dict[str, Any] = {
     "training.attention": "eager",
     "training.activation_checkpointing.save": ["aten.mm"],
     "training.activation_checkpointing.modules": ["mlp"],
+    "training.loss": "compiled",
     "software.torch": "2.6",
     "what_if": [{"set": {"training.micro_batch": 2}}],
     "measured.host_peak": "2 GiB",
@@ -96,7 +97,6 @@ VALUES: dict[str, Any] = {
 REFUSED = {
     "model.hf_config": "config.json",
     "parallelism.framework": "deepspeed",
-    "training.loss": "compiled",
     "offload.gradients": "host",
     "offload.optimizer": "host",
 }

@@ -63,7 +63,7 @@ class Single:
         kind = self._units[unit].kind
         if micro.later:
             return Backward(existing=partial(gradients_of, kind=kind), key=("adds",))
-        return Backward(after=keep)
+        return Backward(after=keep, left="gradient")
 
     def end_backward(self, micro: MicroStep, step: int) -> Hook:
         """Nothing."""

@@ -12,11 +12,11 @@ from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import BLOCK, Buffer, Decoder, Shape
 from simulator.model.graph import Graph
+from simulator.model.losses import Head, head_weight, loss_of, write_loss
 from simulator.model.ops.attention import efficient_attention, flash_attention, repeat_heads
 from simulator.model.ops.elementwise import add, mul, silu
 from simulator.model.ops.embedding import embedding
 from simulator.model.ops.linear import linear
-from simulator.model.ops.loss import eager_cross_entropy
 from simulator.model.ops.norm import rms_norm
 from simulator.model.ops.rope import rotate
 
@@ -27,7 +27,7 @@ def llama(config: ModelConfig, shape: Shape) -> Decoder:
         embedding=_embedding(config, shape),
         blocks=(_block(config, shape),) * config.layers,
         head=_head(config, shape),
-        loss=_loss(config, shape),
+        loss_part=write_loss(shape, config.hidden, _projection(config), hf=False),
         buffers=(
             Buffer(
                 name="freqs_cis",
@@ -113,19 +113,18 @@ def _feed_forward(b: GraphBuilder, x: int, config: ModelConfig) -> int:
         return linear(b, product, "w2", config.hidden)
 
 
+def _projection(config: ModelConfig) -> Head:
+    return Head(name="output", vocab=config.vocab)
+
+
 def _head(config: ModelConfig, shape: Shape) -> Graph:
     b = GraphBuilder("head", shape.dtype, shape.autocast, shape.tuning, shape.float8)
     b.module = "norm"
     x = b.value("x", (shape.batch, shape.seq, config.hidden))
     normed = rms_norm(b, x, "norm", fused=config.rms_norm == "fused")
     b.module = "head"
+    if loss_of(shape).projects:
+        head_weight(b, normed, _projection(config))
+        return b.build(input=x, output=normed)
     logits = linear(b, normed, "output", config.vocab)
     return b.build(input=x, output=logits, until_return=(normed,))
-
-
-def _loss(config: ModelConfig, shape: Shape) -> Graph:
-    b = GraphBuilder("loss", shape.dtype)
-    dtype = shape.autocast or shape.dtype
-    logits = b.value("logits", (shape.batch, shape.seq, config.vocab), dtype)
-    loss = eager_cross_entropy(b, logits)
-    return b.build(input=logits, output=loss)

@@ -29,13 +29,17 @@ def linear(
     view: Sequence[int] | None = None,
     bias: bool = False,
     tied: str = "",
+    shared: Weight | None = None,
 ) -> int:
     """y[b, s, out] = x[b, s, in] · W[out, in]ᵀ + bias; ``view``: the shape that y is seen in.
 
     Dims past the second of x count as features. Keeps x. ``tied``: the embedding's parameter that
-    serves as W. Adapters stand beside it where the plan's fine-tuning wants them.
+    serves as W. Adapters stand beside it where the plan's fine-tuning wants them. ``shared``: a
+    parameter of the graph that serves several products.
     """
     shape = (out_features, _features(b, x))
+    if shared is not None:
+        return _product(b, x, name, shared, view=view, bias=bias)
     weight = b.weight(tied or f"{name}.weight", shape, tied=bool(tied))
     y = _product(b, x, name, weight, view=view, bias=bias)
     return _adapted(b, x, y, name, view)

@@ -17,6 +17,7 @@ SINCE = (
     "freeze",
     "fp8",
     "loss_scaling",
+    "loss",
 )
 """Fields that a recording names only where they are not as usual: older recordings lack them."""
 
@@ -47,6 +48,7 @@ class Case:
     ``embed``, ``layers``, ``norm`` and ``head``, to freeze also ``layers.7``. ``fp8``:
     torchao's float8 linears in the blocks, ``tensorwise``, or ``all_gather`` to gather them so too.
     ``loss_scaling``: a ``torch.amp.GradScaler`` scales the loss.
+    ``loss``: a name of ``recorder.losses``, with the number of chunks behind it.
     """
 
     model: str = "titan:debug"
@@ -82,6 +84,7 @@ class Case:
     freeze: tuple[str, ...] = ()
     fp8: str | None = None
     loss_scaling: bool = False
+    loss: str = "eager"
 
     @property
     def config(self) -> dict[str, Any]:

@@ -64,6 +64,8 @@ def shelf_of(case: Case) -> Shelf:
         return Shelf(DATA / "framework_runs.json.gz")
     if case.lora or case.freeze:
         return Shelf(DATA / "fine_tuning_runs.json.gz")
+    if case.loss != "eager":
+        return Shelf(DATA / "recorded_losses.json.gz")
     if case.model.startswith(HUGGING_FACE) and case.autocast:
         return Shelf(DATA / "recorded_hf_autocast.json.gz", "runs")
     if case.model.startswith(HUGGING_FACE):

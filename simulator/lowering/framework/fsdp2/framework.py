@@ -8,7 +8,7 @@ from functools import partial
 from simulator.lowering.clipping import clip_dtensors
 from simulator.lowering.framework.fsdp2.float8 import alloc_scale
 from simulator.lowering.framework.fsdp2.hooks import Hooks
-from simulator.lowering.framework.hooks import Backward, Forward, Hook
+from simulator.lowering.framework.hooks import Backward, Forward, Hook, nothing
 from simulator.lowering.framework.micro import MicroStep
 from simulator.lowering.shards import Shard, alloc_shards, shards_of, trained
 from simulator.lowering.units import Kind, Unit
@@ -31,6 +31,8 @@ class Fsdp2:
         self._early = {target for index in everyone for target in self._gathered_ahead(index)}
         self._before = self._last_before()
         self._reduced = self._next_reduced()
+        head = units[-1].kind
+        self._skipped = head if head.wrapped and head.skipped else None
         self._forwards: dict[tuple[int, MicroStep], Forward] = {}
         self._backwards: dict[tuple[int, MicroStep], Backward] = {}
 
@@ -69,7 +71,7 @@ class Fsdp2:
         kind = self._units[index].kind
         if not kind.wrapped:
             return Forward()
-        behind = self._behind(index)
+        hooks, behind = self.hooks, self._behind(index)
         targets = [self._units[target] for target in self._gathered_ahead(index)]
         early = index in self._early
         kinds = [target.kind for target in targets]
@@ -84,7 +86,7 @@ class Fsdp2:
                 gathered=early,
             ),
             between=partial(self.hooks.between_modules, kind=kind),
-            after=partial(self.hooks.post_forward, kind=kind),
+            after=nothing if kind is self._skipped else partial(hooks.post_forward, kind=kind),
             key=("after", _name(behind), *(each.name for each in kinds), early, micro),
             roles={**roles, **{f"ahead.{n}": target for n, target in enumerate(targets)}},
         )
@@ -115,7 +117,7 @@ class Fsdp2:
         """The root's ``_post_forward``."""
         behind = self._behind(len(self._units))
         return Hook(
-            write=partial(self.hooks.end_forward, micro=micro),
+            write=partial(self.hooks.end_forward, micro=micro, skipped=self._skipped),
             key=(micro,),
             roles={} if behind is None else {"behind": behind},
         )
@@ -127,6 +129,8 @@ class Fsdp2:
         ahead = None
         if first and self.hooks.root and self._wrapped:
             ahead = self._units[self._wrapped[-1]]
+            if self._skipped is not None:
+                ahead = self._before[-2]
         return Hook(
             write=partial(self.hooks.begin_backward, ahead=_kind(ahead)),
             key=(_name(ahead),),
@@ -147,8 +151,11 @@ class Fsdp2:
         ahead = self._before[index]
         pending = self._reduced[index + 1] if micro.reduce else None
         key: tuple[Hashable, ...] = ("ahead", _name(ahead), "pending", _name(pending), micro)
+        left = "given" if hooks.adds_in_place(micro) else hooks.waits_as(micro)
         if not kind.wrapped:
-            return Backward(existing=existing, after=leave, key=key)
+            return Backward(existing=existing, after=leave, left=left, key=key)
+        if kind is self._skipped and hooks.root:
+            ahead = None  # the root's hook came first
         first = not hooks.root and index == self._wrapped[-1]
         after = partial(hooks.post_backward, kind=kind, micro=micro, pending=pending is not None)
         roles: dict[str, Unit | str] = {} if ahead is None else {"ahead": ahead}
@@ -161,6 +168,7 @@ class Fsdp2:
             ),
             existing=existing,
             after=leave if hooks.deferred(kind) else after,
+            left=left,
             key=(*key, first),
             roles=roles if pending is None else {**roles, "pending": pending},
         )

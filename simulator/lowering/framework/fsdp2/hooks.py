@@ -150,11 +150,17 @@ class Hooks:
             self.gather.reshard(w, self.group(kind))
         w.mark(f"post_fwd.end:{kind.fqn}")
 
-    def end_forward(self, w: BlockWriter, micro: MicroStep) -> None:
-        """The root's ``_post_forward``: it stays gathered, and flushes the last buffer."""
+    def end_forward(self, w: BlockWriter, micro: MicroStep, skipped: Kind | None) -> None:
+        """The root's ``_post_forward``: it stays gathered, and flushes the last buffer.
+
+        It completes the forward of a group not all of whose modules ran (torch 2.13,
+        ``_force_complete_incomplete_states``).
+        """
         if self.root is not None:
             w.mark("post_fwd.begin:root")
             w.mark("post_fwd.end:root")
+        if skipped is not None:
+            self.post_forward(w, skipped)
         if not micro.gathered:
             w.wait(w.event("behind", "copied_out"), *GATHERING)
             self.gather.drop_gathered(w, "behind")

@@ -9,8 +9,8 @@ from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import BLOCK, Buffer, Decoder, Shape
 from simulator.model.graph import Graph, Value
+from simulator.model.losses import Head, head_weight, loss_of, write_loss
 from simulator.model.ops.linear import linear
-from simulator.model.ops.loss import causal_lm_loss
 from simulator.model.ops.pointwise import scale, tanh
 
 
@@ -50,12 +50,11 @@ class Family:
             embedding=embedding,
             blocks=(self._block(config, shape, embedding),) * config.layers,
             head=self._head(config, shape, embedding),
-            loss=_loss(config, shape),
+            loss_part=write_loss(shape, config.hidden, self._projection(config), hf=True),
             buffers=self.buffers(config),
             embedding_fqn=f"{self.base}.{self.embedding}",
             block_fqn=f"{self.base}.{self.blocks}.*",
             head_fqn=f"{self.base}.{self.last_norm}, lm_head",
-            loss_in_forward=True,
         )
 
     def _embedding(self, config: ModelConfig, shape: Shape) -> Graph:
@@ -72,6 +71,10 @@ class Family:
                 b.borrow(lent.name, lent.shape, lent.dtype)
         return b.build(input=x, output=self.block(b, config, shape, x))
 
+    def _projection(self, config: ModelConfig) -> Head:
+        tied = f"{self.embedding}.weight" if config.tied else ""
+        return Head(name="lm_head", vocab=config.vocab, tied=tied, softcap=self.softcap)
+
     def _head(self, config: ModelConfig, shape: Shape, embedding: Graph) -> Graph:
         """The base model's forward returns after the norm: its locals go, the input among them.
 
@@ -84,8 +87,11 @@ class Family:
         with b.frame(x, *held):
             normed = self.norm(b, x)
         b.module = "head"
-        tied = f"{self.embedding}.weight" if config.tied else ""
-        logits = linear(b, normed, "lm_head", config.vocab, tied=tied)
+        head = self._projection(config)
+        if loss_of(shape).projects:
+            head_weight(b, normed, head)
+            return b.build(input=x, output=normed)
+        logits = linear(b, normed, head.name, head.vocab, tied=head.tied)
         if self.softcap:
             capped = tanh(b, scale(b, logits, "logits.divided"), "logits.tanh")
             logits = scale(b, capped, "logits.capped")
@@ -112,10 +118,3 @@ def register(
 
 def _lent(embedding: Graph) -> list[Value]:
     return [embedding.values[number] for number in embedding.lends]
-
-
-def _loss(config: ModelConfig, shape: Shape) -> Graph:
-    b = GraphBuilder("loss", shape.dtype)
-    dtype = shape.autocast or shape.dtype
-    logits = b.value("logits", (shape.batch, shape.seq, config.vocab), dtype)
-    return b.build(input=logits, output=causal_lm_loss(b, logits))

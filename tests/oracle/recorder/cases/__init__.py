@@ -9,6 +9,7 @@ from recorder.cases.float8 import FLOAT8
 from recorder.cases.frameworks import FRAMEWORKS
 from recorder.cases.hostile import HOSTILE
 from recorder.cases.hugging_face import HOSTILE_HUGGING_FACE, HUGGING_FACE
+from recorder.cases.losses import LOSSES
 from recorder.cases.optimizers import OPTIMIZERS
 from recorder.cases.others import OTHERS
 from recorder.cases.real import REAL
@@ -25,5 +26,6 @@ MERGED: dict[str, Case] = {
     **FINE_TUNING,
     **FLOAT8,
     **FRAMEWORKS,
+    **LOSSES,
 }
 CASES: dict[str, Case] = {**MERGED, **OTHERS}

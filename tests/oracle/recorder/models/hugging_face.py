@@ -6,14 +6,15 @@ from functools import partial
 from typing import Any
 
 import transformers
-from torch import Tensor, nn
+from torch import nn
 from transformers import masking_utils
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from recorder.case import Case
-from recorder.models.built import At, Built
+from recorder.losses import hugging_face_loss
+from recorder.models.built import Built
 
 SIZES = (
     "num_hidden_layers",
@@ -96,7 +97,7 @@ def hugging_face(config: Config, case: Case) -> Built:
     attend_by(None)
     root = MODEL_FOR_CAUSAL_LM_MAPPING[type(settings)](settings)
     root.train()
-    return _built(root)
+    return _built(root, case.loss)
 
 
 def attend_by(around: Any) -> None:
@@ -105,7 +106,7 @@ def attend_by(around: Any) -> None:
     ALL_ATTENTION_FUNCTIONS["sdpa"] = plain if around is None else partial(around, plain)
 
 
-def _built(root: Any) -> Built:
+def _built(root: Any, loss: str) -> Built:
     base = root.base_model
     blocks = next(child for child in base.children() if isinstance(child, nn.ModuleList))
     norm = next(getattr(base, name) for name in LAST_NORMS if hasattr(base, name))
@@ -114,10 +115,5 @@ def _built(root: Any) -> Built:
         embedding=root.get_input_embeddings(),
         blocks=blocks,
         head=[norm, root.get_output_embeddings()],
-        loss=causal_loss,
+        loss=hugging_face_loss(root, loss),
     )
-
-
-def causal_loss(module: nn.Module, tokens: Tensor, labels: Tensor, at: At) -> Tensor:
-    """The model computes its loss itself, inside the root's forward."""
-    return module(input_ids=tokens, labels=labels, use_cache=False).loss

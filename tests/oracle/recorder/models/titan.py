@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as functional
 from torch import Tensor, nn
 
 from recorder.case import Case
-from recorder.models.built import At, Built
+from recorder.losses import Projection, titan_loss, whole
+from recorder.models.built import Built
 from recorder.models.titan_sizes import Size
 
 EPSILON = 1e-5
@@ -137,19 +139,14 @@ class Titan(nn.Module):
         self.output = nn.Linear(size.dim, size.vocab, bias=False)
         table = torch.empty(size.seq, size.head_dim // 2, dtype=torch.complex64)
         self.register_buffer("freqs_cis", table, persistent=False)
+        self.project: Projection = whole
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor) -> Any:
         x = self.tok_embeddings(tokens)
         for layer in self.layers:
             x = layer(x, self.freqs_cis)
-        return self.output(self.norm(x))
-
-
-def cross_entropy(module: nn.Module, tokens: Tensor, labels: Tensor, at: At) -> Tensor:
-    """torchtitan's loss, in fp32; the logits live until it returns."""
-    logits = module(tokens)
-    at("loss")
-    return functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(0, 1))
+        x = self.norm(x)
+        return self.project(self.output, x)
 
 
 def titan(size: Size, case: Case) -> Built:
@@ -157,10 +154,11 @@ def titan(size: Size, case: Case) -> Built:
     layers = case.n_layers or size.layers
     size = replace(size, layers=layers, seq=case.seq, fused=case.fused_rms, grouped=case.gqa_native)
     root = Titan(size)
+    root.project, loss = titan_loss(case.loss)
     return Built(
         root=root,
         embedding=root.tok_embeddings,
         blocks=root.layers,
         head=[root.norm, root.output],
-        loss=cross_entropy,
+        loss=loss,
     )

@@ -1,0 +1,54 @@
+"""torchtune's ``CEWithChunkedOutputLoss``: the head projects chunk by chunk, the loss casts so.
+
+Source: torchtune 0.6.1, modules/transformer.py (``chunked_output``) and
+modules/loss/ce_chunked_output_loss.py. All chunks' logits exist at once, in the compute dtype, but
+only one is in fp32. torchtune's recipes wrap ``output`` alone or leave it to the root; its calls
+inside the root's forward find the weight gathered. The head's weight is used once a chunk, so
+autograd sums as many gradients of it.
+"""
+
+from __future__ import annotations
+
+from simulator.dtypes import DType
+from simulator.model.builder import GraphBuilder
+from simulator.model.losses.chunks import Mean, contiguous, cut
+from simulator.model.losses.loss import Task, Written, head_weight
+from simulator.model.ops.elementwise import cast
+from simulator.model.ops.linear import linear
+from simulator.model.ops.loss import cross_entropy
+
+
+class Chunked:
+    """6 + 4 / N B a logit forward, 4 B kept."""
+
+    projects = True
+
+    def write(self, b: GraphBuilder, x: int, task: Task) -> Written:
+        """The normed state is the model's local: it goes when the model returns."""
+        if task.hf:
+            with b.frame(x):
+                return self._loss(b, x, task)
+        return self._loss(b, x, task)
+
+    def _loss(self, b: GraphBuilder, x: int, task: Task) -> Written:
+        batch, seq, _ = b.of(x).shape
+        mean = Mean(b, task, batch, seq)
+        logits, returned = self._project(b, x, task)
+        with b.frame(*logits, *(() if mean.targets is None else (mean.targets,))):
+            mean.count(seq)
+            targets = [mean.labels(i, b.of(y).shape[1]) for i, y in enumerate(logits)]
+            for number, (y, target) in enumerate(zip(logits, targets, strict=True)):
+                wide = cast(b, y, DType.FP32, f"logits.{number}.float")
+                with b.frame(*(() if wide == y else (wide,))):
+                    mean.add(cross_entropy(b, wide, target, f"chunk.{number}."))
+            return Written(loss=mean.result(), returned=returned)
+
+    def _project(self, b: GraphBuilder, x: int, task: Task) -> tuple[list[int], tuple[int, ...]]:
+        weight = head_weight(b, x, task.head)
+        logits, returned = [], []
+        with b.frame(*(() if task.hf else (x,))):
+            for number, chunk in enumerate(cut(b, x, task.choice.chunks)):
+                source = contiguous(b, chunk)
+                logits.append(linear(b, source, f"logits.{number}", task.head.vocab, shared=weight))
+                returned.append(b.ops)
+        return logits, tuple(returned)
