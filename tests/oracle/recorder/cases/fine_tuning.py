@@ -50,5 +50,10 @@ FINE_TUNING = {
     "hf_lora_all_full": Case(lora="all-linear", ac="full", **_QWEN),
     "hf_lora_qv": Case(lora="q_proj,v_proj", **_QWEN),
     "hf_lora_gpt2": Case(lora="c_attn", lora_dropout=0.1, **_GPT2),
+    "hf_lora_autocast": Case(lora="q_proj,v_proj", autocast=True, **AS_STORED, **_QWEN),
+    "hf_lora_all_autocast_full": Case(
+        lora="all-linear", lora_dropout=0.05, autocast=True, ac="full", **AS_STORED, **_QWEN
+    ),
+    "hf_lora_gpt2_autocast": Case(lora="c_attn", autocast=True, **AS_STORED, **_GPT2),
     "hf_freeze_embed": Case(freeze=("embed",), **{**_HF, "model": "hf:llama-2-7b"}),
 }
