@@ -32,6 +32,18 @@ FINE_TUNING = {
     "lora_v_odd_ws7": Case(model="titan:odd", ws=7, lora="wv", rank=3, ac="full"),
     "lora_autocast": Case(autocast=True, lora="all-linear", **AS_STORED),
     "lora_hsdp2x4_bf16": Case(hsdp=2, reduce_dtype="bf16", **_QV),
+    "single_lora_all": Case(framework="single", ws=1, lora="all-linear", **PURE_BF16),
+    "single_lora_qv_full_ga2": Case(
+        framework="single", ws=1, ac="full", grad_accum=2, clip=True, **_QV, **PURE_BF16
+    ),
+    "hf_single_lora_autocast_full": Case(
+        **{**_QWEN, "ws": 1, "wrap": "titan"},
+        framework="single",
+        lora="q_proj,v_proj",
+        autocast=True,
+        ac="full",
+        **AS_STORED,
+    ),
     "freeze_embed": Case(freeze=("embed",)),
     "freeze_embed_full_block": Case(freeze=("embed",), ac="full", wrap="block_root"),
     "freeze_lower_half": Case(freeze=("embed", "layers.0", "layers.1")),
