@@ -206,12 +206,12 @@ def fine_tuning_of(config: dict[str, Any]) -> FineTuning | None:
     dtype = config.get("lora_dtype")
     return FineTuning(
         adapters=Adapters(
-            rank=config["rank"],
+            rank=config.get("rank", 16),
             targets=tuple(config["lora"].split(",")),
-            dropout=config["lora_dropout"],
+            dropout=config.get("lora_dropout", 0.0),
             dtype=SHORT_NAMES[dtype] if dtype and dtype != config["master"] else None,
         ),
-        also_train=tuple(config["trains"]),
+        also_train=tuple(config.get("trains", ())),
     )
 
 

@@ -88,8 +88,7 @@ def test_fp32_adapters_cost_a_copy_of_each_input() -> None:
 
 @cache
 def program(name: str) -> Program:
-    usual = {"lora": None, "rank": 16, "lora_dropout": 0.0, "trains": [], "freeze": []}
-    return program_of({**usual, **RUNS[name]["config"]})
+    return program_of(RUNS[name]["config"])
 
 
 @pytest.mark.parametrize("name", NAMES)
