@@ -65,7 +65,8 @@ class Attention:
     """One fused scaled-dot-product attention kernel (flash and its kin).
 
     ``backward`` kernels do 2.5 times the forward's FLOPs: five products against two
-    (FlashAttention-2, arXiv:2307.08691, section 3.2).
+    (FlashAttention-2, arXiv:2307.08691, section 3.2). ``v_head_dim``: of values and output
+    (0: ``head_dim``, which is of queries and keys).
     """
 
     name: str
@@ -79,20 +80,23 @@ class Attention:
     dtype: DType
     causal: bool
     backward: bool
+    v_head_dim: int = 0
 
     @property
     def flops(self) -> int:
-        """4·b·h·s_q·s_k·d forward, half of it where a causal mask skips, times 2.5 backward."""
-        full = 4 * self.batch * self.heads * self.seq_q * self.seq_k * self.head_dim
+        """2·b·h·s_q·s_k·(d + d_v) forward, half where a causal mask skips, times 2.5 backward."""
+        width = self.head_dim + (self.v_head_dim or self.head_dim)
+        full = 2 * self.batch * self.heads * self.seq_q * self.seq_k * width
         forward = full // 2 if self.causal else full
         return forward * 5 // 2 if self.backward else forward
 
     @property
     def bytes(self) -> int:
         """q, k, v and the output once each; twice that in backward (their gradients)."""
-        q = self.batch * self.heads * self.seq_q * self.head_dim
-        kv = self.batch * self.kv_heads * self.seq_k * self.head_dim
-        once = self.dtype.itemsize * (2 * q + 2 * kv)
+        width = self.head_dim + (self.v_head_dim or self.head_dim)
+        queries = self.batch * self.heads * self.seq_q * width
+        keys = self.batch * self.kv_heads * self.seq_k * width
+        once = self.dtype.itemsize * (queries + keys)
         return 2 * once if self.backward else once
 
 

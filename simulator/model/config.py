@@ -25,7 +25,13 @@ class ModelConfig:
     Mixtures of experts: a token is sent to ``experts_per_token`` of ``experts``, each a gated MLP
     of ``expert_ffn`` (0: of ``ffn``); ``norm_topk``: the weights of a token's experts are made to
     sum to 1; ``experts_implementation``: ``grouped_mm`` (all experts in one launch) or ``eager``
-    (one by one).
+    (one by one); ``shared_ffn``: width of the MLP beside them that all tokens meet (0: none);
+    ``dense_layers``: the first layers, which have one MLP of ``ffn``; ``expert_groups``: a token
+    chooses among the experts of its ``topk_groups`` best groups (0: among all).
+
+    Latent attention (``kv_rank`` > 0): ``q_rank``: of the queries' latent (0: none); of
+    ``head_dim``, ``rope_head_dim`` are turned (``rope_pairs``: even and odd dims together);
+    ``v_head_dim``: of values (0: ``head_dim``).
     """
 
     name: str
@@ -57,6 +63,20 @@ class ModelConfig:
     expert_ffn: int = 0
     norm_topk: bool = True
     experts_implementation: str = "grouped_mm"
+    shared_ffn: int = 0
+    dense_layers: int = 0
+    expert_groups: int = 0
+    topk_groups: int = 0
+    q_rank: int = 0
+    kv_rank: int = 0
+    rope_head_dim: int = 0
+    rope_pairs: bool = False
+    v_head_dim: int = 0
+
+    @property
+    def v_width(self) -> int:
+        """Dims of a head's values."""
+        return self.v_head_dim or self.head_dim
 
     @property
     def expert_width(self) -> int:

@@ -67,6 +67,33 @@ def _qwen3_moe(
     )
 
 
+def _deepseek_v2(
+    name: str, sizes: tuple[int, int, int, int, int, int], expert_ffn: int, **keys: Any
+) -> ModelConfig:
+    return _dense(
+        name.lower(),
+        "deepseek_v2",
+        f"deepseek-ai/{name} (arXiv:2405.04434)",
+        sizes,
+        moe_intermediate_size=expert_ffn,
+        n_shared_experts=2,
+        num_experts_per_tok=6,
+        first_k_dense_replace=1,
+        **keys,
+    )
+
+
+def _gpt_oss(size: str, layers: int, experts: int) -> ModelConfig:
+    return _dense(
+        f"gpt-oss-{size}",
+        "gpt_oss",
+        f"openai/gpt-oss-{size} (arXiv:2508.10925)",
+        (layers, 2880, 2880, 64, 8, 201088),
+        num_local_experts=experts,
+        num_experts_per_tok=4,
+    )
+
+
 def _gemma2(size: str, sizes: tuple[int, int, int, int, int, int], head_dim: int) -> ModelConfig:
     source = f"google/gemma-2-{size} (arXiv:2408.00118)"
     return _dense(f"gemma-2-{size}", "gemma2", source, sizes, head_dim=head_dim)
@@ -107,8 +134,46 @@ HF_PRESETS: tuple[ModelConfig, ...] = (
     _qwen3("32b", (64, 5120, 25600, 64, 8, 151936)),
     _mixtral("8x7b", (32, 4096, 14336, 32, 8, 32000), "mistralai/Mixtral-8x7B-v0.1"),
     _mixtral("8x22b", (56, 6144, 16384, 48, 8, 32000), "mistralai/Mixtral-8x22B-v0.1"),
+    _dense(
+        "qwen1.5-moe-a2.7b",
+        "qwen2_moe",
+        "Qwen/Qwen1.5-MoE-A2.7B",
+        (24, 2048, 5632, 16, 16, 151936),
+        num_experts=60,
+        num_experts_per_tok=4,
+        moe_intermediate_size=1408,
+        shared_expert_intermediate_size=5632,
+    ),
     _qwen3_moe("30b-a3b", (48, 2048, 6144, 32, 4, 151936), 768),
     _qwen3_moe("235b-a22b", (94, 4096, 12288, 64, 4, 151936), 1536),
+    _deepseek_v2(
+        "DeepSeek-V2-Lite",
+        (27, 2048, 10944, 16, 16, 102400),
+        1408,
+        n_routed_experts=64,
+        q_lora_rank=None,
+    ),
+    _deepseek_v2(
+        "DeepSeek-V2",
+        (60, 5120, 12288, 128, 128, 102400),
+        1536,
+        n_routed_experts=160,
+        q_lora_rank=1536,
+        topk_method="group_limited_greedy",
+        n_group=8,
+        topk_group=3,
+    ),
+    _dense(
+        "deepseek-v3",
+        "deepseek_v3",
+        "deepseek-ai/DeepSeek-V3 (arXiv:2412.19437)",
+        (61, 7168, 18432, 128, 128, 129280),
+        moe_intermediate_size=2048,
+        n_routed_experts=256,
+        num_experts_per_tok=8,
+    ),
+    _gpt_oss("20b", 24, 32),
+    _gpt_oss("120b", 36, 128),
     _gemma2("9b", (42, 3584, 14336, 16, 8, 256000), 256),
     _gemma2("27b", (46, 4608, 36864, 32, 16, 256000), 128),
     _phi3("mini", (32, 3072, 8192, 32, 32, 32064)),

@@ -70,6 +70,81 @@ def _qwen3_moe(keys: Keys) -> dict[str, Any]:
     )
 
 
+def _qwen2_moe(keys: Keys) -> dict[str, Any]:
+    for key, usual in (("decoder_sparse_step", 1), ("mlp_only_layers", []), ("qkv_bias", True)):
+        keys.refuse(key, usual, default=usual)
+    return (
+        _qwen2(keys)
+        | _experts(keys, "num_experts", "num_experts_per_tok")
+        | {
+            "expert_ffn": keys.need("moe_intermediate_size"),
+            "shared_ffn": keys.need("shared_expert_intermediate_size"),
+            "norm_topk": bool(keys.get("norm_topk_prob", False)),
+        }
+    )
+
+
+def _deepseek(keys: Keys) -> dict[str, Any]:
+    """What DeepSeek-V2 and V3 share: latent attention, shared experts, dense layers first."""
+    for key, usual in (("attention_bias", False), ("mlp_bias", False), ("moe_layer_freq", 1)):
+        keys.refuse(key, usual, default=usual)
+    keys.refuse("hidden_act", "silu", "swish", default="silu")
+    turned = int(keys.get("qk_rope_head_dim", 64))
+    width = keys.need("moe_intermediate_size")
+    return (
+        _sizes(keys)
+        | _experts(keys, "n_routed_experts", "num_experts_per_tok")
+        | {
+            "kv_heads": keys.need("num_attention_heads"),
+            "head_dim": int(keys.get("qk_nope_head_dim", 128)) + turned,
+            "expert_ffn": width,
+            "q_rank": int(keys.config.get("q_lora_rank", 1536) or 0),
+            "kv_rank": int(keys.get("kv_lora_rank", 512)),
+            "rope_head_dim": turned,
+            "v_head_dim": int(keys.get("v_head_dim", 128)),
+        }
+    )
+
+
+def _deepseek_v2(keys: Keys) -> dict[str, Any]:
+    keys.refuse("topk_method", "greedy", "group_limited_greedy", default="greedy")
+    limited = keys.get("topk_method", "greedy") == "group_limited_greedy"
+    return _deepseek(keys) | {
+        "shared_ffn": int(keys.get("n_shared_experts", 2)) * keys.need("moe_intermediate_size"),
+        "dense_layers": int(keys.get("first_k_dense_replace", 0)),
+        "expert_groups": keys.need("n_group") if limited else 0,
+        "topk_groups": keys.need("topk_group") if limited else 0,
+    }
+
+
+def _deepseek_v3(keys: Keys) -> dict[str, Any]:
+    return _deepseek(keys) | {
+        "shared_ffn": int(keys.get("n_shared_experts", 1)) * keys.need("moe_intermediate_size"),
+        "dense_layers": int(keys.get("first_k_dense_replace", 3)),
+        "expert_groups": int(keys.get("n_group", 8)),
+        "topk_groups": int(keys.get("topk_group", 4)),
+        "norm_topk": bool(keys.get("norm_topk_prob", True)),
+        "rope_pairs": bool(keys.get("rope_interleave", True)),
+    }
+
+
+def _gpt_oss(keys: Keys) -> dict[str, Any]:
+    keys.refuse("attention_bias", True, default=True)
+    layers = keys.need("num_hidden_layers")
+    turns = [f"{'full' if layer % 2 else 'sliding'}_attention" for layer in range(layers)]
+    keys.refuse("layer_types", turns, default=turns)
+    return (
+        _sizes(keys)
+        | _experts(keys, "num_local_experts", "num_experts_per_tok")
+        | {
+            "head_dim": int(keys.get("head_dim", 64)),
+            "window": int(keys.get("sliding_window", 128)),
+            "qkv_bias": True,
+            "attention": "eager",
+        }
+    )
+
+
 def _experts(keys: Keys, count: str, chosen: str) -> dict[str, Any]:
     """How many there are, how many a token is sent to, and how they are run."""
     keys.refuse("output_router_logits", False, default=False)
@@ -181,7 +256,11 @@ READERS: dict[str, Callable[[Keys], dict[str, Any]]] = {
     "qwen2": _qwen2,
     "qwen3": _qwen3,
     "mixtral": _mixtral,
+    "qwen2_moe": _qwen2_moe,
     "qwen3_moe": _qwen3_moe,
+    "deepseek_v2": _deepseek_v2,
+    "deepseek_v3": _deepseek_v3,
+    "gpt_oss": _gpt_oss,
     "gemma2": _gemma2,
     "phi3": _phi3,
     "gpt2": _gpt2,

@@ -168,7 +168,7 @@ def _of_model(model: ModelConfig) -> Iterator[Dead]:
         yield "model.kv_expand", True, ": every query head has its own keys (heads = kv_heads)"
     if model.style == "hf" and not _drops(model):
         yield "model.dropout", None, f": {model.family} has dropout in eager attention alone"
-    if model.expert_ffn:
+    if model.expert_ffn and not model.dense_layers:
         yield "model.ffn", None, ": every layer has experts, of expert_ffn"
 
 

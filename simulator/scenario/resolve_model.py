@@ -16,7 +16,10 @@ from simulator.scenario.catalogue import Catalogue
 from simulator.scenario.schema import ModelSection
 
 UNGROUPED = ("gpt2", "gpt_neox", "mpt")
-"""Families whose keys and values have as many heads as the queries."""
+"""Families whose keys and values have as many heads as the queries, and cut hidden into them."""
+
+LATENT = ("deepseek_v2", "deepseek_v3")
+"""Families whose keys and values come from a latent, for as many heads as the queries."""
 
 _OF_TORCHTITAN = ("rms_norm", "kv_expand")
 _SHAPE = ("layers", "hidden", "ffn", "heads", "kv_heads", "vocab", "head_dim")
@@ -121,9 +124,9 @@ def _shape(
 
     A preset whose ``head_dim`` is hidden / heads keeps that rule when either is overridden.
     """
-    if shape.family in UNGROUPED and "kv_heads" not in given:
+    if shape.family in (*UNGROUPED, *LATENT) and "kv_heads" not in given:
         shape = dataclasses.replace(shape, kv_heads=shape.heads)
-    if shape.family in UNGROUPED and shape.kv_heads != shape.heads:
+    if shape.family in (*UNGROUPED, *LATENT) and shape.kv_heads != shape.heads:
         text = f"{shape.family} has no grouped heads; expected {shape.heads}, or leave it out"
         mistakes.at(tree, ("model", "kv_heads"), text)
     elif shape.heads % shape.kv_heads:
@@ -139,6 +142,9 @@ def _shape(
             return shape
     if shape.family in UNGROUPED and shape.head_dim * shape.heads != shape.hidden:
         text = f"{shape.family} cuts hidden into heads; expected hidden / heads, or leave it out"
+        mistakes.at(tree, ("model", "head_dim"), text)
+    if shape.head_dim <= shape.rope_head_dim:
+        text = f"a head turns {shape.rope_head_dim} of its dims; expected more than that"
         mistakes.at(tree, ("model", "head_dim"), text)
     if shape.head_dim % 2 and not shape.positions:
         where = _first_given(tree, ("head_dim", "heads", "hidden"))
@@ -163,6 +169,9 @@ def _check_experts(
     elif shape.experts_per_token > shape.experts:
         text = f"{shape.experts_per_token} experts a token, and a layer has {shape.experts}"
         mistakes.at(tree, _first_given(tree, ("experts_per_token", "experts")), text)
+    elif shape.expert_groups and shape.experts % shape.expert_groups:
+        text = f"experts = {shape.experts} is no multiple of {shape.expert_groups} groups"
+        mistakes.at(tree, ("model", "experts"), text)
 
 
 def _first_given(tree: Map, keys: tuple[str, ...]) -> tuple[str, ...]:

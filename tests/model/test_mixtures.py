@@ -81,6 +81,11 @@ def test_a_routed_row_keeps_8_ffn_and_4_or_6_hidden(run: str, row: int) -> None:
         ("mixtral-8x22b", 140.6e9, 39.2e9),  # mistral.ai: 141B and 39B
         ("qwen3-30b-a3b", 30.5e9, 3.3e9),  # arXiv:2505.09388
         ("qwen3-235b-a22b", 235e9, 22e9),
+        ("deepseek-v2-lite", 15.7e9, 2.66e9),  # arXiv:2405.04434: 15.7B and 2.4B, less embedding
+        ("deepseek-v2", 236e9, 21.4e9),
+        ("gpt-oss-20b", 20.9e9, 3.6e9 + 0.58e9),  # arXiv:2508.10925, less the embedding
+        ("gpt-oss-120b", 116.8e9, 5.1e9 + 0.58e9),
+        ("deepseek-v3", 671e9, 37.5e9),  # arXiv:2412.19437: 671B and 37B
     ],
 )
 def test_published_sizes(name: str, total: float, active: float) -> None:

@@ -26,3 +26,21 @@ def test_a_token_is_sent_to_no_more_experts_than_there_are(load_text: Load) -> N
 def test_a_width_that_no_layer_has_is_warned_about(load_text: Load) -> None:
     loaded = load_text(TINY, ["model.preset=qwen3-30b-a3b", "model.ffn=1024"])
     assert any("model.ffn has no effect" in warning for warning in loaded.warnings)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("model.kv_heads=2", "has no grouped heads; expected 16"),
+        ("model.head_dim=64", "a head turns 64 of its dims"),
+        ("model.experts_per_token=65", "65 experts a token, and a layer has 64"),
+    ],
+)
+def test_latent_attention_has_rules_of_its_own(load_text: Load, change: str, words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        load_text(TINY, ["model.preset=deepseek-v2-lite", change])
+
+
+def test_groups_of_experts_are_equal(load_text: Load) -> None:
+    with pytest.raises(ScenarioError, match="experts = 250 is no multiple of 8 groups"):
+        load_text(TINY, ["model.preset=deepseek-v3", "model.experts=250"])

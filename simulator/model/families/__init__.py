@@ -8,9 +8,11 @@ from simulator.dtypes import DType
 from simulator.errors import UnknownNameError, UnsupportedError
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder, Shape
+from simulator.model.families.hf.deepseek import hf_deepseek
 from simulator.model.families.hf.gemma2 import hf_gemma2
 from simulator.model.families.hf.gpt2 import hf_gpt2
 from simulator.model.families.hf.gpt_neox import hf_gpt_neox
+from simulator.model.families.hf.gpt_oss import hf_gpt_oss
 from simulator.model.families.hf.llama import hf_llama
 from simulator.model.families.hf.mixtral import hf_mixtral
 from simulator.model.families.hf.mpt import hf_mpt
@@ -27,7 +29,11 @@ WRITERS: dict[tuple[str, str], Writer] = {
     ("qwen2", "hf"): hf_llama,
     ("qwen3", "hf"): hf_llama,
     ("mixtral", "hf"): hf_mixtral,
+    ("qwen2_moe", "hf"): hf_mixtral,
     ("qwen3_moe", "hf"): hf_mixtral,
+    ("deepseek_v2", "hf"): hf_deepseek,
+    ("deepseek_v3", "hf"): hf_deepseek,
+    ("gpt_oss", "hf"): hf_gpt_oss,
     ("gemma2", "hf"): hf_gemma2,
     ("phi3", "hf"): hf_phi3,
     ("gpt2", "hf"): hf_gpt2,

@@ -98,10 +98,11 @@ def _fused(
     name: str,
 ) -> int:
     """One kernel forward, one backward; keeps all it reads, its output and its ``statistics``."""
-    q, k, _ = heads
-    batch, seq, count, head_dim = shape = b.of(q).shape
+    q, k, v = heads
+    batch, seq, count, head_dim = b.of(q).shape
+    v_head_dim = b.of(v).shape[-1]
     dtype = b.of(q).dtype
-    out = b.value(f"{name}.out", shape, dtype)
+    out = b.value(f"{name}.out", (batch, seq, count, v_head_dim), dtype)
     results = (out, *(b.value(f"{name}.{each}", *known) for each, known in statistics.items()))
     forward = Attention(
         name=name,
@@ -112,6 +113,7 @@ def _fused(
         seq_q=seq,
         seq_k=seq,
         head_dim=head_dim,
+        v_head_dim=v_head_dim,
         dtype=dtype,
         causal=bias is None,
         backward=False,

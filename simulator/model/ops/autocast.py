@@ -12,11 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulator.dtypes import DType
-from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import GradTensor, Weight
 from simulator.model.ops.elementwise import cast
-from simulator.model.rule import Rule
+from simulator.model.ops.mm import cast_weight
 
 
 def in_16_bits(b: GraphBuilder, x: int, name: str) -> int:
@@ -58,13 +57,7 @@ def operand(b: GraphBuilder, name: str, weight: Weight) -> Operand:
     """A parameter; under autocast its copy, whose gradient is cast back to the weight's dtype."""
     if b.autocast is None:
         return Operand(name=name, weight=weight)
-    stored = weight.dtype or b.dtype
-    out = b.value(f"{name}.cast", weight.shape, b.autocast)
-    wide, narrow = weight.numel * stored.itemsize, b.bytes(out)
-    rule = Rule(name)
-    rule.make("grad", weight.shape, stored, weight=weight.name, read=narrow)
-    kernel = Elementwise(name=f"{name}.cast", kind="copy", read=wide, written=narrow)
-    b.op(f"{name}.cast", "cast", (), (out,), kernel, rule=rule)
+    out = cast_weight(b, name, weight, b.autocast)
     if weight.trainable:
         b.hold_until_loss(out)
     return Operand(name=name, weight=weight, cast=out)

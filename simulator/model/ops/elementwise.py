@@ -29,6 +29,26 @@ def add(b: GraphBuilder, x: int, y: int, name: str) -> int:
     return out
 
 
+def subtract(b: GraphBuilder, x: int, y: int, name: str) -> int:
+    """x - y: keeps nothing, hands the gradient on to x and its negative to y.
+
+    Where y is one a row its gradient is summed.
+    """
+    shape, dtype = b.of(x).shape, b.of(x).dtype
+    out = b.value(name, shape, dtype)
+    size = b.bytes(out)
+    rule = Rule(name)
+    if b.of(y).shape == shape:
+        rule.make("neg", shape, dtype, value=y)
+    else:
+        negative = rule.make("neg", shape, dtype, toward=y)
+        rule.make("sum", b.of(y).shape, dtype, value=y, read=size)
+        rule.free(negative)
+    kernel = Elementwise(name=name, kind="copy", read=size + b.bytes(y), written=size)
+    b.op(name, "sub", (x, y), (out,), kernel, passes=(x,), rule=rule)
+    return out
+
+
 def mul(b: GraphBuilder, x: int, y: int, name: str) -> int:
     """x · y of equal shapes in the wider dtype: keeps both as they are.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
+from simulator.dtypes import DType
 from simulator.errors import UnsupportedError
 from simulator.kernels import Gemm, GroupedGemm
 from simulator.model.builder import GraphBuilder
@@ -30,12 +32,19 @@ def balanced(rows: int, experts: int) -> tuple[tuple[int, int], ...]:
 
 
 def grouped_linear(
-    b: GraphBuilder, x: int, offsets: int, name: str, out_features: int, *, routed: int
+    b: GraphBuilder,
+    x: int,
+    offsets: int,
+    name: str,
+    out_features: int,
+    *,
+    routed: int,
+    transposed: bool = False,
 ) -> int:
     """y[1, r, out] = x[1, r, in] · W[e][out, in]ᵀ, rows sorted by expert. Keeps x and ``offsets``.
 
-    ``routed``: experts a token is sent to. Backward makes the weight's gradient first, all experts
-    at once.
+    ``routed``: experts a token is sent to. ``transposed``: W[e] is stored [in, out]. Backward makes
+    the weight's gradient first, all experts at once.
 
     Raises:
         UnsupportedError: rows that the kernel cannot read.
@@ -43,18 +52,10 @@ def grouped_linear(
     source = b.of(x)
     experts, width = b.of(offsets).shape[0], source.shape[-1]
     _check_rows(name, source.dtype.itemsize, (width, out_features))
-    weight = b.weight(name, (experts, out_features, width), routed=routed)
+    stored = (width, out_features) if transposed else (out_features, width)
+    weight = b.weight(name, (experts, *stored), routed=routed)
     parts = balanced(prod(source.shape[:-1]), experts)
-
-    def kernel(suffix: str, *, swap: tuple[str, str, str]) -> GroupedGemm:
-        """``swap``: which of the rows, out and in features are m, n and k."""
-        found = []
-        for count, rows in parts:
-            sizes = {"rows": rows, "out": out_features, "in": width}
-            m, n, k = (sizes[each] for each in swap)
-            found.append(Gemm(name=name, m=m, n=n, k=k, dtype=source.dtype, batch=count))
-        return GroupedGemm(name=f"{name}{suffix}", parts=tuple(found))
-
+    kernel = partial(_kernel, name, parts, source.dtype, {"out": out_features, "in": width})
     y = b.value(f"{name}.out", (*source.shape[:-1], out_features), source.dtype)
     rule = Rule(name)
     dtype = source.dtype
@@ -65,14 +66,31 @@ def grouped_linear(
         weight=weight.name,
         reads=(x, offsets),
     )
-    rule.launch(kernel(".wgrad", swap=("out", "in", "rows")), made)
+    rule.launch(kernel(".wgrad", ("out", "in", "rows")), made)
     made = GradTensor(
         name=f"{name}.grad_input", shape=source.shape, dtype=dtype, value=x, reads=(offsets,)
     )
-    rule.launch(kernel(".dgrad", swap=("rows", "in", "out")), made)
-    forward = kernel("", swap=("rows", "out", "in"))
+    rule.launch(kernel(".dgrad", ("rows", "in", "out")), made)
+    forward = kernel("", ("rows", "out", "in"))
     b.op(name, "grouped_mm", (x, offsets), (y,), forward, saves=(x, offsets), rule=rule)
     return y
+
+
+def _kernel(
+    name: str,
+    parts: tuple[tuple[int, int], ...],
+    dtype: DType,
+    features: dict[str, int],
+    suffix: str,
+    order: tuple[str, str, str],
+) -> GroupedGemm:
+    """``order``: which of rows, ``in`` and ``out`` features are m, n and k."""
+    found = []
+    for count, rows in parts:
+        sizes = {"rows": rows, **features}
+        m, n, k = (sizes[each] for each in order)
+        found.append(Gemm(name=name, m=m, n=n, k=k, dtype=dtype, batch=count))
+    return GroupedGemm(name=f"{name}{suffix}", parts=tuple(found))
 
 
 def _check_rows(name: str, itemsize: int, widths: tuple[int, ...]) -> None:

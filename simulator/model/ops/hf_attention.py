@@ -9,11 +9,12 @@ from simulator.kernels import Elementwise
 from simulator.model.builder import Frame, GraphBuilder
 from simulator.model.ops.attention import efficient_attention, flash_attention, repeat_heads
 from simulator.model.ops.autocast import in_16_bits, in_fp32
-from simulator.model.ops.elementwise import cast
+from simulator.model.ops.elementwise import cast, subtract
 from simulator.model.ops.linear import batched_product
 from simulator.model.ops.plain import plain
 from simulator.model.ops.pointwise import dropout, masked_fill, plus_table, scale, tanh
-from simulator.model.ops.views import contiguous, copied_view
+from simulator.model.ops.routing import top_k
+from simulator.model.ops.views import concat, contiguous, copied_view, slice_of
 from simulator.model.rule import Rule
 
 
@@ -34,6 +35,8 @@ def sdpa(b: GraphBuilder, q: int, k: int, v: int, *, heads_first: bool) -> int:
 
     The output lies as q does; ``heads_first``: transposing it back is a copy.
     """
+    if b.of(q).shape[-1] != b.of(v).shape[-1]:  # the efficient kernel's output is [b, s, heads, d]
+        return efficient_attention(b, q, k, v, None, "attention")
     q, k, v = _in_16_bits(b, q, k, v)
     out = flash_attention(b, q, k, v, "attention")
     if not heads_first or 1 in b.of(q).shape[1:3]:
@@ -66,12 +69,14 @@ def _in_16_bits(b: GraphBuilder, q: int, k: int, v: int) -> tuple[int, int, int]
 class Eager:
     """``eager_attention_forward`` of the families that differ in a step.
 
-    ``wide_softmax``: softmax(dtype=float32), then a cast back; ``softcap``: Gemma-2's. MPT adds
-    its fp32 ``alibi`` and fills where the mask is true.
+    ``wide_softmax``: softmax(dtype=float32), then a cast back; ``softcap``: Gemma-2's;
+    ``sinks``: gpt-oss' parameter of that name, one more score a row. MPT adds its fp32 ``alibi``
+    and fills where the mask is true.
     """
 
     wide_softmax: bool = True
     softcap: bool = False
+    sinks: str = ""
     dropout: float = 0.0
     layout: Layout = Layout()
 
@@ -91,11 +96,12 @@ class Eager:
         The weights are returned too, and are a local of the block until it returns.
         ``caller``: the frame whose local the last scores are, where attention is written inline.
         """
-        batch, seq, heads, head_dim = b.of(q).shape
+        batch, seq, heads, _ = b.of(q).shape
+        head_dim = b.of(v).shape[-1]
         kv_heads = b.of(k).shape[2]
         layout = self._layout(b.of(q).shape, kv_heads)
         k, v = repeat_heads(b, k, heads, "k"), repeat_heads(b, v, heads, "v")
-        with b.frame(k, v):
+        with b.frame(k, v) as frame:
             right = in_16_bits(b, k, "k.cast")
             left = in_16_bits(b, q, "q.cast")
             with b.frame(left, right):
@@ -106,8 +112,10 @@ class Eager:
             scores = self._scores(b, scale(b, scores, "scores.scaled"), mask, alibi)
             if caller is not None:
                 caller.bind(scores)
-            weights = self._weights(b, scores, b.of(q).dtype)
-            weights = dropout(b, weights, "weights.dropout", self.dropout)
+            dtype = b.of(q).dtype
+            weights = (
+                self._sunk(b, scores, frame) if self.sinks else self._weights(b, scores, dtype)
+            )
             b.hold_until_end(weights)
             values = in_16_bits(b, v, "v.cast")
             weights = in_16_bits(b, weights, "weights.cast")
@@ -145,8 +153,26 @@ class Eager:
             wide = cast(b, scores, DType.FP32, "scores.float") if self.wide_softmax else scores
             probabilities = softmax(b, wide, "softmax")
             if self.wide_softmax:
-                return cast(b, probabilities, dtype, "weights")
-        return cast(b, probabilities, dtype, "weights")
+                probabilities = cast(b, probabilities, dtype, "weights")
+        weights = cast(b, probabilities, dtype, "weights")
+        return dropout(b, weights, "weights.dropout", self.dropout)
+
+    def _sunk(self, b: GraphBuilder, scores: int, frame: Frame) -> int:
+        """Softmax over the scores and their head's sink, less their maximum; without the sink."""
+        shape = b.of(scores).shape
+        more = (*shape[:-1], shape[-1] + 1)
+        sinks = b.parameter(b.weight(self.sinks, (shape[1],)))
+        with b.frame(scores):
+            rule = Rule("sinks.expand")
+            size = b.bytes(scores)
+            rule.make("sum", (shape[1],), b.dtype, value=sinks, read=size // shape[-1])
+            column = b.view(sinks, "sinks.column", (*shape[:-1], 1), rule)
+            together = concat(b, (scores, column), "scores.sunk", more)
+            highest, _ = top_k(b, together, 1, "scores.max")
+            shifted = subtract(b, together, highest, "scores.shifted")
+            frame.bind(shifted)
+            weights = slice_of(b, softmax(b, shifted, "softmax"), "weights", shape)
+            return dropout(b, weights, "weights.dropout", self.dropout)
 
 
 def softmax(b: GraphBuilder, x: int, name: str) -> int:

@@ -1,13 +1,14 @@
-"""A product with a weight that is a value of the graph: a cast of a parameter, or a part of one."""
+"""Products with a weight that is a value of the graph: a parameter's cast, or a part of one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
 
-from simulator.kernels import Gemm
+from simulator.dtypes import DType
+from simulator.kernels import Elementwise, Gemm
 from simulator.model.builder import GraphBuilder
-from simulator.model.graph import GradTensor
+from simulator.model.graph import GradTensor, Weight
 from simulator.model.rule import Rule
 
 
@@ -36,3 +37,15 @@ def mm(
     kernel = Gemm(name=name, m=tokens, n=out_features, k=in_features, dtype=dtype)
     b.op(name, "mm", (x, weight), (y,), kernel, saves=saves, rule=rule)
     return y
+
+
+def cast_weight(b: GraphBuilder, name: str, weight: Weight, to: DType) -> int:
+    """A weight in another dtype; its gradient is cast back to the weight's."""
+    stored = weight.dtype or b.dtype
+    out = b.value(f"{name}.cast", weight.shape, to)
+    before, after = weight.numel * stored.itemsize, b.bytes(out)
+    rule = Rule(name)
+    rule.make("grad", weight.shape, stored, weight=weight.name, read=after)
+    kernel = Elementwise(name=f"{name}.cast", kind="copy", read=before, written=after)
+    b.op(f"{name}.cast", "cast", (), (out,), kernel, rule=rule)
+    return out

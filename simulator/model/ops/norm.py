@@ -86,6 +86,21 @@ def hf_rms_norm(b: GraphBuilder, x: int, name: str) -> int:
         return weighted(b, cast(b, normed, b.of(x).dtype, f"{name}.cast"), weight, f"{name}.out")
 
 
+def wide_rms_norm(b: GraphBuilder, x: int, name: str) -> int:
+    """``GptOssRMSNorm``: weighed in fp32, then cast.
+
+    Keeps the fp32 copy, rsqrt's result and the normalised fp32 rows: 8 B an element.
+    """
+    weight = b.weight(f"{name}.weight", (b.of(x).shape[-1],))
+    with b.part(NORM), b.frame() as frame:
+        copy = cast(b, x, DType.FP32, f"{name}.float")
+        factor, mean = inverse_rms(b, copy, name)
+        normed = scale_by(b, copy, factor, f"{name}.normed")
+        frame.bind(normed, mean)
+        product = weighted(b, normed, weight, f"{name}.weighted")
+        return cast(b, product, b.of(x).dtype, f"{name}.out")
+
+
 def gemma_rms_norm(b: GraphBuilder, x: int, name: str) -> int:
     """``Gemma2RMSNorm``: (normalised fp32 rows · (1 + weight)).type_as(x).
 

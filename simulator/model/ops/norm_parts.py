@@ -81,7 +81,10 @@ def weighted_wide(b: GraphBuilder, x: int, weight: Weight, name: str) -> int:
 
 
 def weighted(b: GraphBuilder, x: int, weight: Weight, name: str) -> int:
-    """weight · x in the wider dtype (Hugging Face): keeps x, whose gradient comes first."""
+    """weight · x in the wider dtype (Hugging Face): keeps x, whose gradient comes first.
+
+    The weight's is summed in that dtype, then cast.
+    """
     known = b.of(x)
     shape, dtype = known.shape, wider(known.dtype, b.dtype)
     out = b.value(name, shape, dtype)
@@ -89,8 +92,15 @@ def weighted(b: GraphBuilder, x: int, weight: Weight, name: str) -> int:
     rule = Rule(name)
     rule.promoted("grad_input", dtype, value=x, known=known, read=size, reads=())
     product = rule.make("product", shape, dtype, read=size + b.bytes(x), toward=weight.name)
-    rule.make("weight.grad", weight.shape, dtype, weight=weight.name, read=size)
+    summed = None
+    if dtype is b.dtype:
+        rule.make("weight.grad", weight.shape, dtype, weight=weight.name, read=size)
+    else:
+        summed = rule.make("weight.sum", weight.shape, dtype, read=size, toward=weight.name)
     rule.free(product)
+    if summed is not None:
+        rule.make("weight.grad", weight.shape, b.dtype, weight=weight.name, read=4 * weight.numel)
+        rule.free(summed)
     rule.settle()
     kernel = Elementwise(name=name, kind="copy", read=b.bytes(x), written=size)
     b.op(name, "mul", (x,), (out,), kernel, saves=(x,), rule=rule)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from simulator.dtypes import DType, wider
 from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
@@ -19,6 +21,11 @@ def tanh(b: GraphBuilder, x: int, name: str) -> int:
     return _map(b, x, name, "tanh", "activation", keeps="result")
 
 
+def sigmoid(b: GraphBuilder, x: int, name: str) -> int:
+    """Keeps its result."""
+    return _map(b, x, name, "sigmoid", "activation", keeps="result")
+
+
 def gelu(b: GraphBuilder, x: int, name: str) -> int:
     """aten::gelu, erf or tanh: keeps x."""
     return _map(b, x, name, "gelu", "activation", keeps="input")
@@ -33,6 +40,21 @@ def _map(b: GraphBuilder, x: int, name: str, op: str, kind: str, *, keeps: str =
     kernel = Elementwise(name=name, kind=kind, read=size, written=size)
     saves = {"": (), "input": (x,), "result": (out,)}[keeps]
     b.op(name, op, (x,), (out,), kernel, saves=saves, rule=rule)
+    return out
+
+
+def clamp(b: GraphBuilder, x: int, name: str, *, bounds: int) -> int:
+    """x cut at one bound or two: keeps x; backward compares anew and writes zeros elsewhere."""
+    shape, dtype = b.of(x).shape, b.of(x).dtype
+    out = b.value(name, shape, dtype)
+    size = b.bytes(out)
+    rule = Rule(name, "activation")
+    zero = rule.make("zero", (1,), dtype, read=0)
+    inside = [rule.make(f"bound_{n}", shape, DType.BOOL, read=size) for n in range(bounds)]
+    rule.make("grad", shape, dtype, value=x, read=size + prod(shape))
+    rule.free(zero, *inside)
+    kernel = Elementwise(name=name, kind="activation", read=size, written=size)
+    b.op(name, "clamp", (x,), (out,), kernel, saves=(x,), rule=rule)
     return out
 
 

@@ -9,6 +9,7 @@ and gives back within the call is not counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise
@@ -70,6 +71,21 @@ def divide(b: GraphBuilder, x: int, divisor: int, name: str) -> int:
     return out
 
 
+def gate_rows(b: GraphBuilder, gate: int, x: int, name: str) -> int:
+    """gate · x, one gate a row: keeps both; x's gradient first, then the gate's product, summed."""
+    known = b.of(x)
+    out = b.value(name, known.shape, known.dtype)
+    size = b.bytes(out)
+    rule = Rule(name)
+    rule.make("grad", known.shape, known.dtype, value=x, reads=(gate,))
+    product = rule.make("product", known.shape, known.dtype, read=2 * size, toward=gate)
+    rule.make("sum", b.of(gate).shape, known.dtype, value=gate, read=size, reads=(x,))
+    rule.free(product)
+    kernel = Elementwise(name=name, kind="copy", read=size + b.bytes(gate), written=size)
+    b.op(name, "mul", (gate, x), (out,), kernel, saves=(gate, x), rule=rule)
+    return out
+
+
 def gather(b: GraphBuilder, x: int, index: int, name: str, shape: Sequence[int]) -> int:
     """Rows of x by number: keeps the numbers; backward adds the rows up in zeros of x's size."""
     known = b.of(x)
@@ -101,11 +117,16 @@ def sum_choices(b: GraphBuilder, x: int, shape: Sequence[int], name: str) -> int
 
 
 def sort(b: GraphBuilder, x: int, name: str) -> tuple[int, int]:
-    """Whole numbers in order and where they stood: both int64 [r], outside autograd."""
-    shape = (1, b.bytes(x) // b.of(x).dtype.itemsize, 1)
-    values, places = (b.value(f"{name}.{each}", shape, DType.INT64) for each in ("values", "perm"))
-    size = b.bytes(values)
-    kernel = Elementwise(name=name, kind="gather", read=size, written=2 * size)
+    """Whole numbers [1, r, 1] in order and where they stood."""
+    return plain_pair(b, x, (1, prod(b.of(x).shape), 1), name)
+
+
+def plain_pair(b: GraphBuilder, x: int, shape: Sequence[int], name: str) -> tuple[int, int]:
+    """Values and int64 places of a top-k, maximum or sort that no gradient passes through."""
+    values = b.value(f"{name}.values", shape, b.of(x).dtype)
+    places = b.value(f"{name}.indices", shape, DType.INT64)
+    written = b.bytes(values) + b.bytes(places)
+    kernel = Elementwise(name=name, kind="gather", read=b.bytes(x), written=written)
     b.op(name, "plain", (x,), (values, places), kernel)
     return values, places
 
@@ -133,4 +154,13 @@ def add_rows_at(b: GraphBuilder, x: int, rows: int, index: int, name: str) -> in
     kernel = Elementwise(name=name, kind="gather", read=2 * size + b.bytes(index), written=size)
     inputs = (x, rows, index)
     b.op(name, "index_add", inputs, (out,), kernel, saves=(rows, index), passes=(x,), rule=rule)
+    return out
+
+
+def add_in_place(b: GraphBuilder, x: int, y: int, name: str) -> int:
+    """``x.add_(y)`` of equal shapes: keeps nothing, hands the gradient itself to both."""
+    out = b.alias(x, name)
+    size = b.bytes(x)
+    kernel = Elementwise(name=name, kind="copy", read=2 * size, written=size)
+    b.op(name, "add_", (x, y), (out,), kernel, passes=(x, y))
     return out

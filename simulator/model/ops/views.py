@@ -6,7 +6,7 @@ another order than the projection's makes ``reshape`` in backward copy it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from math import prod
 
@@ -46,7 +46,9 @@ def select(b: GraphBuilder, x: int, name: str) -> int:
     return b.view(x, name, shape, rule)
 
 
-def split(b: GraphBuilder, x: int, name: str, shapes: dict[str, Sequence[int]]) -> tuple[int, ...]:
+def split(
+    b: GraphBuilder, x: int, name: str, shapes: Mapping[str, Sequence[int]]
+) -> tuple[int, ...]:
     """Equal or unequal pieces along the last dim: SplitBackward concatenates their gradients."""
     rule = Rule(name)
     rule.make("cat", b.of(x).shape, b.of(x).dtype, value=x)
@@ -69,6 +71,34 @@ def concat(b: GraphBuilder, parts: Sequence[int], name: str, shape: Sequence[int
     passes = [part for part in parts if b.of(part).dtype is dtype]
     b.op(name, "cat", parts, (out,), kernel, passes=passes, rule=rule)
     return out
+
+
+def filled(b: GraphBuilder, parts: tuple[int, int], name: str, shape: Sequence[int]) -> int:
+    """An empty tensor whose last dim is copied together from two parts, in place.
+
+    CopySlices (torch/csrc/autograd/functions/tensor.cpp) copies the whole gradient, then clones
+    the part's; what was there before gets zeros where the part went.
+    """
+    first, second = parts
+    dtype = b.of(first).dtype
+    out = b.value(name, shape, dtype)
+    rule = Rule(f"{name}.first")
+    whole = rule.make("base", shape, dtype, toward=first)
+    rule.make("clone", b.of(first).shape, dtype, value=first)
+    rule.free(whole)
+    size = b.bytes(first)
+    kernel = Elementwise(name=f"{name}.first", kind="copy", read=size, written=size)
+    b.op(f"{name}.first", "copy", (first,), (out,), kernel, rule=rule)
+    full = b.alias(out, f"{name}.filled")
+    rule = Rule(f"{name}.second")
+    rule.make("base", shape, dtype, value=out)
+    rule.make("clone", b.of(second).shape, dtype, value=second)
+    zeros = rule.make("zeros", b.of(second).shape, dtype, toward=out, read=0)
+    rule.free(zeros)
+    size = prod(b.of(second).shape) * dtype.itemsize
+    kernel = Elementwise(name=f"{name}.second", kind="copy", read=size, written=size)
+    b.op(f"{name}.second", "copy", (out, second), (full,), kernel, rule=rule)
+    return full
 
 
 def contiguous(b: GraphBuilder, x: int, name: str, shape: Sequence[int] | None = None) -> int:

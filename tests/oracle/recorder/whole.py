@@ -20,6 +20,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from recorder.cases.whole import SMALL
 from recorder.fake import kernels
 from recorder.models.built import building
+from recorder.models.hugging_face import as_stored
 from recorder.store import DATA
 from recorder.tracing.events import rounded
 from recorder.tracing.tracer import Tracer
@@ -79,6 +80,7 @@ def _build(config: dict[str, Any]) -> Any:
     kernels.choose("flash")
     with building(torch.bfloat16):
         root = MODEL_FOR_CAUSAL_LM_MAPPING[type(settings)](settings)
+        as_stored(root, torch.bfloat16)
     root.train()
     return root
 

@@ -39,6 +39,8 @@ def copies_value_gradient(config: ModelConfig, shape: Shape) -> bool:
 
 def rotary_dim(config: ModelConfig) -> int:
     """Dims of a head that rotary embedding turns."""
+    if config.rope_head_dim:
+        return config.rope_head_dim
     return int(config.head_dim * config.rotary_fraction)
 
 

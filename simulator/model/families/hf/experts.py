@@ -7,12 +7,15 @@ output and weights.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 
 from simulator.dtypes import DType
 from simulator.errors import UnsupportedError
-from simulator.model.builder import GraphBuilder
+from simulator.model.builder import Frame, GraphBuilder
 from simulator.model.config import ModelConfig
+from simulator.model.families.hf.llama import Row
 from simulator.model.ops.elementwise import cast, mul, silu
 from simulator.model.ops.grouped import balanced, grouped_linear
 from simulator.model.ops.mm import mm
@@ -22,34 +25,72 @@ from simulator.model.ops.routing import add_rows_at, gather, inverse, sort, sum_
 from simulator.model.ops.views import select, split
 
 
-def routed_experts(b: GraphBuilder, config: ModelConfig, x: int, weights: int, choices: int) -> int:
-    """x[b, s, h] through the experts that ``choices``[b, s, k] name, weighed and summed.
+def refuse_conversions(b: GraphBuilder) -> None:
+    """What turns linear modules into others knows neither routers nor experts, which are none.
 
     Raises:
-        UnsupportedError: under autocast.
+        UnsupportedError: autocast, float8 linears, a 4-bit base, or adapters beside all linears.
     """
-    if b.autocast is not None:
-        raise UnsupportedError("routed experts under autocast are not supported")
+    tuning = b.tuning
+    for what, asked in (
+        ("autocast", b.autocast is not None),
+        ("float8 linears", bool(b.float8)),
+        ("a 4-bit base", tuning is not None and tuning.base is not None),
+        ("adapters beside every linear", b.adapters_of("mlp.experts") is not None),
+    ):
+        if asked:
+            raise UnsupportedError(f"routed experts with {what} are not supported")
+
+
+def routed_experts(b: GraphBuilder, config: ModelConfig, x: int, weights: int, choices: int) -> int:
+    """x[b, s, h] through the experts that ``choices``[b, s, k] name, weighed and summed."""
     run = one_by_one if config.experts_implementation == "eager" else all_at_once
     return run(b, config, x, weights, choices)
 
 
-def all_at_once(b: GraphBuilder, config: ModelConfig, x: int, weights: int, choices: int) -> int:
-    """``grouped_mm_experts_forward``: rows are sorted by expert and brought back afterwards."""
-    rows = prod(b.of(choices).shape)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The routed rows, sorted by expert: themselves, whose they are, and where each expert ends."""
+
+    routed: int
+    experts: int
+    offsets: int
+
+
+Inner = Callable[[GraphBuilder, ModelConfig, Rows, Frame], int]
+"""The experts' own MLP over sorted rows; the frame holds what their caller's locals do."""
+
+
+def all_at_once(
+    b: GraphBuilder,
+    config: ModelConfig,
+    x: int,
+    weights: int,
+    choices: int,
+    mlp: Inner | None = None,
+) -> int:
+    """``grouped_mm_experts_forward``: rows are sorted by expert and brought back afterwards.
+
+    ``mlp``: None is the gated one.
+    """
+    count = prod(b.of(choices).shape)
     with b.frame() as frame:
         experts, order = sort(b, choices, "experts.sort")
-        tokens = plain(b, "experts.tokens", (1, rows, 1), DType.INT64, (order,))
-        routed = gather(b, x, tokens, "experts.in", (1, rows, config.hidden))
-        shares = gather(b, weights, order, "experts.shares", (1, rows, 1))
+        tokens = plain(b, "experts.tokens", (1, count, 1), DType.INT64, (order,))
+        routed = gather(b, x, tokens, "experts.in", (1, count, config.hidden))
+        shares = gather(b, weights, order, "experts.shares", (1, count, 1))
         offsets = _offsets(b, config, experts)
         frame.bind(experts, order, routed, shares, *offsets)
-        mapped = _gated(b, config, routed, offsets[-1])
+        rows = Rows(routed=routed, experts=experts, offsets=offsets[-1])
+        mapped = (mlp or _gated)(b, config, rows, frame)
         weighed = scale_by(b, mapped, shares, "experts.weighed")
         back = inverse(b, order, "experts.inverse")
         restored = gather(b, weighed, back, "experts.restored", b.of(weighed).shape)
         summed = sum_choices(b, restored, b.of(x).shape, "experts.sum")
-        frame.bind(back, restored, summed)
+        frame.bind(back, restored)
+        if b.of(summed).dtype is b.of(x).dtype:
+            return summed
+        frame.bind(summed)
         return cast(b, summed, b.of(x).dtype, "experts.out")
 
 
@@ -61,9 +102,10 @@ def _offsets(b: GraphBuilder, config: ModelConfig, experts: int) -> tuple[int, .
     return narrow, counts, ends
 
 
-def _gated(b: GraphBuilder, config: ModelConfig, x: int, offsets: int) -> int:
+def _gated(b: GraphBuilder, config: ModelConfig, rows: Rows, _: Frame) -> int:
     """down(silu(gate) · up), gate and up the halves of one product."""
     width, k = config.expert_width, config.experts_per_token
+    x, offsets = rows.routed, rows.offsets
     both = grouped_linear(b, x, offsets, "mlp.experts.gate_up_proj", 2 * width, routed=k)
     half = (*b.of(x).shape[:-1], width)
     with b.frame(both):
@@ -72,18 +114,23 @@ def _gated(b: GraphBuilder, config: ModelConfig, x: int, offsets: int) -> int:
     return grouped_linear(b, product, offsets, "mlp.experts.down_proj", config.hidden, routed=k)
 
 
+def expert_weights(config: ModelConfig) -> tuple[Row, ...]:
+    """The experts' weights in torch's order: gate and up in one, down."""
+    experts, hidden, width = config.experts, config.hidden, config.expert_width
+    return (
+        ("mlp.experts.gate_up_proj", (experts, 2 * width, hidden), config.experts_per_token),
+        ("mlp.experts.down_proj", (experts, hidden, width), config.experts_per_token),
+    )
+
+
 def one_by_one(b: GraphBuilder, config: ModelConfig, x: int, weights: int, choices: int) -> int:
     """The experts' own ``forward``: a loop over the experts that were hit.
 
     Each expert's gradient is written into zeros of the whole weight's size, and those are summed.
     """
-    width = config.expert_width
     matrices = tuple(
-        b.parameter(b.weight(f"mlp.experts.{name}", shape, routed=config.experts_per_token))
-        for name, shape in (
-            ("gate_up_proj", (config.experts, 2 * width, config.hidden)),
-            ("down_proj", (config.experts, config.hidden, width)),
-        )
+        b.parameter(b.weight(name, shape, routed=routed))
+        for name, shape, routed in expert_weights(config)
     )
     rows = prod(b.of(choices).shape)
     parts = [n for count, n in balanced(rows, config.experts) for _ in range(count)]

@@ -6,7 +6,8 @@ sdpa; Qwen3's norms of q and k add 6 (1 + g) each over the heads' width.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
@@ -32,6 +33,10 @@ from simulator.model.ops.views import copied_view
 NORMS = (("attention", "input_layernorm"), ("mlp", "post_attention_layernorm"))
 """(module, name) of a block's norms in registration order."""
 
+IDLE_MASK = "mask.idle"
+
+Mlp = Callable[[GraphBuilder, ModelConfig, int], int]
+
 Row = tuple[str, tuple[int, ...], int]
 """Name and shape of a weight, and how many of its experts a token meets (0: it has none)."""
 
@@ -47,10 +52,16 @@ def hf_llama(config: ModelConfig, shape: Shape) -> Decoder:
 
 
 def start_rotary(b: GraphBuilder, config: ModelConfig, shape: Shape) -> Started:
-    """Embedding, position ids, mask, rotary tables: all held until the base model returns."""
+    """Embedding, position ids, mask, rotary tables: all held until the base model returns.
+
+    Qwen2-MoE makes a mask of a window of 0 too, which no layer is passed.
+    """
     rows = embedding(b, shape.batch, shape.seq, config.vocab, config.hidden, "embed_tokens")
     positions = position_ids(b, shape.seq)
     masks = lend_mask(b, config, shape, sliding=config.window is not None)
+    if config.family == "qwen2_moe":
+        idle = replace(config, window=0)
+        masks = (*masks, *lend_mask(b, idle, shape, name=IDLE_MASK, sliding=True))
     tables = rotary_tables(b, positions, rotary_dim(config))
     return Started(hidden=rows, held=(rows, positions, *masks, *tables))
 
@@ -65,17 +76,31 @@ def llama_block(
     shape: Shape,
     x: int,
     *,
-    mlp: Callable[[GraphBuilder, ModelConfig, int], int],
+    mlp: Mlp,
     mlp_weights: Iterable[Row],
 ) -> int:
-    """Attention and ``mlp``, each after a norm and beside a residual; weights in torch's order."""
+    """A block with Llama's attention and any ``mlp``; weights in torch's order."""
     register_llama_order(b, config, NORMS, mlp_weights)
     eager = Eager(dropout=config.attention_dropout)
-    mixed = attention_with(b, config, shape, hf_rms_norm(b, x, "input_layernorm"), eager)
+    return residual_block(
+        b, config, x, lambda normed: attention_with(b, config, shape, normed, eager), mlp
+    )
+
+
+def residual_block(
+    b: GraphBuilder,
+    config: ModelConfig,
+    x: int,
+    attention: Callable[[int], int],
+    mlp: Mlp,
+    norm: Callable[[GraphBuilder, int, str], int] = hf_rms_norm,
+) -> int:
+    """Attention and ``mlp``, each after a norm and beside a residual."""
+    mixed = attention(norm(b, x, "input_layernorm"))
     x1 = add(b, x, mixed, "attention.residual")
     with b.frame(x1):
         b.module = "layers.*.mlp"
-        mapped = mlp(b, config, hf_rms_norm(b, x1, "post_attention_layernorm"))
+        mapped = mlp(b, config, norm(b, x1, "post_attention_layernorm"))
         return add(b, x1, mapped, "mlp.residual")
 
 
@@ -83,22 +108,28 @@ ACTIVATIONS = {"silu": silu, "gelu": gelu}
 
 
 def gated_mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
+    """The block's own gated MLP."""
+    with b.part("mlp"):
+        return gated(b, config, x, "mlp", config.ffn)
+
+
+def gated(b: GraphBuilder, config: ModelConfig, x: int, name: str, width: int) -> int:
     """down(activation(gate(x)) · up(x))."""
-    with b.part("mlp"), b.frame(x):
-        gate = linear(b, x, "mlp.gate_proj", config.ffn)
+    with b.frame(x):
+        gate = linear(b, x, f"{name}.gate_proj", width)
         gate = ACTIVATIONS[config.activation](b, gate, config.activation)
-        product = mul(b, gate, linear(b, x, "mlp.up_proj", config.ffn), "gated")
-        return linear(b, product, "mlp.down_proj", config.hidden)
+        product = mul(b, gate, linear(b, x, f"{name}.up_proj", width), "gated")
+        return linear(b, product, f"{name}.down_proj", config.hidden)
 
 
 def attention_with(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int, eager: Eager) -> int:
     """Separate projections, rotary embedding, attention, output projection."""
     tables = borrow_tables(b, shape.seq, rotary_dim(config))
     with b.frame(x) as frame:
-        q = _heads(b, config, x, "q", config.heads, copied=True)
-        k = _heads(b, config, x, "k", config.kv_heads, copied=True)
+        q = heads_of(b, config, x, "q", config.heads, copied=True)
+        k = heads_of(b, config, x, "k", config.kv_heads, copied=True)
         copied = copies_value_gradient(config, shape)
-        v = _heads(b, config, x, "v", config.kv_heads, copied=copied)
+        v = heads_of(b, config, x, "v", config.kv_heads, copied=copied)
         with b.frame(q, k):
             q, k = rotate(b, q, tables, "q"), rotate(b, k, tables, "k")
         out = attend(b, config, shape, (q, k, v), eager=eager)
@@ -106,9 +137,10 @@ def attention_with(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int, e
         return linear(b, out, "self_attn.o_proj", config.hidden)
 
 
-def _heads(
+def heads_of(
     b: GraphBuilder, config: ModelConfig, x: int, name: str, heads: int, *, copied: bool
 ) -> int:
+    """One projection of x, seen as heads; ``copied``: its gradient comes back in another order."""
     batch, seq, _ = b.of(x).shape
     shape = (batch, seq, heads, config.head_dim)
     width = heads * config.head_dim
@@ -121,13 +153,13 @@ def _heads(
     return seen
 
 
-def gated_weights(config: ModelConfig) -> tuple[Row, ...]:
-    """The weights of a gated MLP in torch's order."""
-    hidden, ffn = config.hidden, config.ffn
+def gated_weights(config: ModelConfig, name: str = "mlp", width: int = 0) -> tuple[Row, ...]:
+    """The weights of a gated MLP in torch's order; ``width``: 0 is the model's ``ffn``."""
+    hidden, ffn = config.hidden, width or config.ffn
     return (
-        ("mlp.gate_proj.weight", (ffn, hidden), 0),
-        ("mlp.up_proj.weight", (ffn, hidden), 0),
-        ("mlp.down_proj.weight", (hidden, ffn), 0),
+        (f"{name}.gate_proj.weight", (ffn, hidden), 0),
+        (f"{name}.up_proj.weight", (ffn, hidden), 0),
+        (f"{name}.down_proj.weight", (hidden, ffn), 0),
     )
 
 
@@ -138,19 +170,34 @@ def register_llama_order(
     mlp_weights: Iterable[Row],
 ) -> None:
     """Parameters in the order torch registers them: attention, MLP, norms."""
-    hidden, width = config.hidden, config.head_dim
-    for name, heads in (("q", config.heads), ("k", config.kv_heads), ("v", config.kv_heads)):
-        b.weight(f"self_attn.{name}_proj.weight", (heads * width, hidden))
-        if config.qkv_bias:
-            b.weight(f"self_attn.{name}_proj.bias", (heads * width,))
-    b.weight("self_attn.o_proj.weight", (hidden, config.heads * width))
-    if config.qk_norm:
-        b.weight("self_attn.q_norm.weight", (width,))
-        b.weight("self_attn.k_norm.weight", (width,))
-    b.module = "layers.*.mlp"
-    for name, weight_shape, routed in mlp_weights:
-        b.weight(name, weight_shape, routed=routed)
+    register_rows(b, config, _attention_weights(config), mlp_weights, norms)
+
+
+def register_rows(
+    b: GraphBuilder,
+    config: ModelConfig,
+    attention: Iterable[Row],
+    mlp: Iterable[Row],
+    norms: Sequence[tuple[str, str]] = NORMS,
+) -> None:
+    """Register a block's weights in that order; ends in the attention."""
+    for module, rows in (("attention", attention), ("mlp", mlp)):
+        b.module = f"layers.*.{module}"
+        for name, shape, routed in rows:
+            b.weight(name, shape, routed=routed)
     for module, name in norms:
         b.module = f"layers.*.{module}"
-        b.weight(f"{name}.weight", (hidden,))
+        b.weight(f"{name}.weight", (config.hidden,))
     b.module = "layers.*.attention"
+
+
+def _attention_weights(config: ModelConfig) -> Iterator[Row]:
+    hidden, width = config.hidden, config.head_dim
+    for name, heads in (("q", config.heads), ("k", config.kv_heads), ("v", config.kv_heads)):
+        yield f"self_attn.{name}_proj.weight", (heads * width, hidden), 0
+        if config.qkv_bias:
+            yield f"self_attn.{name}_proj.bias", (heads * width,), 0
+    yield "self_attn.o_proj.weight", (hidden, config.heads * width), 0
+    if config.qk_norm:
+        yield "self_attn.q_norm.weight", (width,), 0
+        yield "self_attn.k_norm.weight", (width,), 0

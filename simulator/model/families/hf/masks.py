@@ -20,9 +20,9 @@ def lend_mask(
     return ()
 
 
-def borrow_additive(b: GraphBuilder, shape: Shape) -> int:
+def borrow_additive(b: GraphBuilder, shape: Shape, name: str = "mask") -> int:
     """The mask of eager attention."""
-    return b.borrow("mask", (shape.batch, 1, shape.seq, shape.seq))
+    return b.borrow(name, (shape.batch, 1, shape.seq, shape.seq))
 
 
 def borrow_boolean(b: GraphBuilder, shape: Shape) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
@@ -22,6 +22,10 @@ class Started:
     held: tuple[int, ...]
 
 
+Block = Callable[[GraphBuilder, ModelConfig, Shape, int], int]
+"""Writes one block from x to its output."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """The parts of one family of modules.
@@ -29,11 +33,13 @@ class Family:
     ``start`` writes what precedes the blocks, ``block`` one block from x to its output, ``norm``
     the last norm. ``base`` is the name of the model inside ``...ForCausalLM``; the rest are names
     of its children. ``softcap``: the logits are capped. Blocks are passed all that is held but
-    ``not_passed``; a checkpointed block holds its arguments, read or not.
+    ``not_passed``; a checkpointed block holds its arguments, read or not. ``kind_of``: the kind of
+    a layer, one of ``other_blocks``, or empty for ``block``; ``withheld``: what blocks of a kind
+    are not passed.
     """
 
     start: Callable[[GraphBuilder, ModelConfig, Shape], Started]
-    block: Callable[[GraphBuilder, ModelConfig, Shape, int], int]
+    block: Block
     norm: Callable[[GraphBuilder, int], int]
     buffers: Callable[[ModelConfig], tuple[Buffer, ...]]
     base: str = "model"
@@ -42,13 +48,16 @@ class Family:
     last_norm: str = "norm"
     softcap: bool = False
     not_passed: frozenset[str] = frozenset()
+    other_blocks: Mapping[str, Block] = field(default_factory=dict)
+    kind_of: Callable[[ModelConfig, int], str] = lambda config, layer: ""
+    withheld: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def __call__(self, config: ModelConfig, shape: Shape) -> Decoder:
         """The graphs of one model for one micro-batch."""
         embedding = self._embedding(config, shape)
         return Decoder(
             embedding=embedding,
-            blocks=(self._block(config, shape, embedding),) * config.layers,
+            blocks=self._blocks(config, shape, embedding),
             head=self._head(config, shape, embedding),
             loss_part=write_loss(shape, config.hidden, self._projection(config), hf=True),
             buffers=self.buffers(config),
@@ -62,14 +71,23 @@ class Family:
         started = self.start(b, config, shape)
         return b.build(input=None, output=started.hidden, lends=started.held)
 
-    def _block(self, config: ModelConfig, shape: Shape, embedding: Graph) -> Graph:
-        b = GraphBuilder(BLOCK, shape.dtype, shape.autocast, shape.tuning, shape.float8)
+    def _blocks(self, config: ModelConfig, shape: Shape, embedding: Graph) -> tuple[Graph, ...]:
+        """Each layer's graph; layers of one kind share theirs."""
+        kinds = [self.kind_of(config, layer) for layer in range(config.layers)]
+        graphs = {kind: self._block(config, shape, embedding, kind) for kind in set(kinds)}
+        return tuple(graphs[kind] for kind in kinds)
+
+    def _block(self, config: ModelConfig, shape: Shape, embedding: Graph, kind: str) -> Graph:
+        block = self.other_blocks[kind] if kind else self.block
+        not_passed = self.not_passed | self.withheld.get(kind, frozenset())
+        name = f"{BLOCK}.{kind}" if kind else BLOCK
+        b = GraphBuilder(name, shape.dtype, shape.autocast, shape.tuning, shape.float8)
         b.module = "layers.*.attention"
         x = b.value("x", (shape.batch, shape.seq, config.hidden))
         for lent in _lent(embedding):
-            if lent.name not in self.not_passed and lent != embedding.values[embedding.output]:
+            if lent.name not in not_passed and lent != embedding.values[embedding.output]:
                 b.borrow(lent.name, lent.shape, lent.dtype)
-        return b.build(input=x, output=self.block(b, config, shape, x))
+        return b.build(input=x, output=block(b, config, shape, x))
 
     def _projection(self, config: ModelConfig) -> Head:
         tied = f"{self.embedding}.weight" if config.tied else ""

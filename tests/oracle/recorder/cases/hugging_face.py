@@ -29,6 +29,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "phi3_mini_eager": {"model": "phi-3-mini", "mb": 2, "seq": 512, "attn": "eager"},
     "mixtral_8x7b": {"model": "mixtral-8x7b", "seq": 1024},
     "qwen3_30b_a3b": {"model": "qwen3-30b-a3b", "mb": 2, "seq": 1000},
+    "deepseek_v2_lite": {"model": "deepseek-v2-lite", "mb": 2, "seq": 1024},
+    "gpt_oss_20b_eager": {"model": "gpt-oss-20b", "mb": 2, "seq": 512, "attn": "eager"},
+    "deepseek_v3": {"model": "deepseek-v3", "seq": 1024, "ws": 64, "n_layers": 5},
 }
 _SMALL = {"model": "llama-3.2-1b", "seq": 1024}
 HUGGING_FACE = {

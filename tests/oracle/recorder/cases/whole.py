@@ -23,6 +23,40 @@ _QWEN3 = {
     "num_experts": 8,
     "num_experts_per_tok": 3,
 }
+_QWEN2 = {
+    "num_key_value_heads": 2,
+    "moe_intermediate_size": 48,
+    "shared_expert_intermediate_size": 80,
+    "num_experts": 8,
+    "num_experts_per_tok": 3,
+}
+_LATENT = {
+    "num_key_value_heads": 4,
+    "moe_intermediate_size": 48,
+    "first_k_dense_replace": 1,
+    "n_routed_experts": 8,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 3,
+    "kv_lora_rank": 24,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 32,
+}
+_V2 = {**_LATENT, "q_lora_rank": None}
+_V3 = {**_LATENT, "q_lora_rank": 40, "n_group": 4, "topk_group": 2}
+_ONE_GROUP = {"n_group": 1, "topk_group": 1, "norm_topk_prob": False}
+_LIMITED = {"topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2}
+_OSS = {
+    "intermediate_size": 48,
+    "num_key_value_heads": 2,
+    "head_dim": 24,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 3,
+    "sliding_window": 16,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "_attn_implementation": "eager",
+}
+_EAGER = {"_attn_implementation": "eager"}
 _ONE_BY_ONE = {"_experts_implementation": "eager"}
 
 
@@ -43,4 +77,20 @@ SMALL: dict[str, Small] = {
     "qwen3_moe_eager_experts": _small("qwen3_moe", _QWEN3, _ONE_BY_ONE),
     "qwen3_moe_eager": _small("qwen3_moe", _QWEN3, _attn_implementation="eager", batch=2),
     "qwen3_moe_raw_weights": _small("qwen3_moe", _QWEN3, norm_topk_prob=False, batch=1, seq=32),
+    "deepseek_v3": _small("deepseek_v3", _V3),
+    "deepseek_v3_eager": _small("deepseek_v3", _V3, _EAGER),
+    "deepseek_v3_eager_b1": _small("deepseek_v3", _V3, _EAGER, batch=1, seq=40),
+    "deepseek_v3_eager_experts": _small("deepseek_v3", _V3, _ONE_BY_ONE),
+    "deepseek_v3_halves_flash": _small("deepseek_v3", _V3, rope_interleave=False, v_head_dim=24),
+    "deepseek_v3_one_group": _small("deepseek_v3", _V3, _ONE_GROUP, batch=2, seq=32),
+    "deepseek_v2": _small("deepseek_v2", _V2),
+    "deepseek_v2_groups": _small("deepseek_v2", _V2, _LIMITED, q_lora_rank=40, batch=2),
+    "deepseek_v2_eager": _small("deepseek_v2", _V2, _EAGER, batch=2),
+    "deepseek_v2_b1": _small("deepseek_v2", _V2, batch=1, num_attention_heads=1),
+    "gpt_oss": _small("gpt_oss", _OSS),
+    "gpt_oss_b1": _small("gpt_oss", _OSS, batch=1),
+    "gpt_oss_all_heads": _small("gpt_oss", _OSS, num_key_value_heads=4, attention_dropout=0.1),
+    "gpt_oss_one_token": _small("gpt_oss", _OSS, batch=2, seq=1),
+    "qwen2_moe": _small("qwen2_moe", _QWEN2),
+    "qwen2_moe_eager_experts": _small("qwen2_moe", _QWEN2, _ONE_BY_ONE, batch=1),
 }

@@ -82,13 +82,14 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Flash for half precision without a mask, else efficient; math where neither can."""
+    """Flash for half precision, one head size and no mask, else efficient, or math."""
     if torch.is_autocast_enabled("cuda") and Backend.chosen != "math":
         dtype = torch.get_autocast_dtype("cuda")
         # the compiler evaluates the casts of a call from its last argument to its first
         value, key, query = (tensor.to(dtype) for tensor in (value, key, query))
     grouped = enable_gqa and key.shape[1] != query.shape[1]
-    half = attn_mask is None and query.dtype in _HALF
+    same = query.shape[-1] == value.shape[-1]
+    half = attn_mask is None and query.dtype in _HALF and same
     if Backend.chosen == "flash" and half:
         return _flash(query, key, value, dropout_p, is_causal, scale)
     if Backend.chosen == "math" or grouped:

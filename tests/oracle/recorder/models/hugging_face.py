@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import torch
 import transformers
 from torch import nn
 from transformers import masking_utils
@@ -79,6 +80,19 @@ CONFIGS: dict[str, Config] = {
         moe_intermediate_size=768,
         norm_topk_prob=True,
     ),
+    "deepseek-v2-lite": _dense(
+        *("deepseek_v2", (27, 2048, 10944, 16, 16, 102400)),
+        moe_intermediate_size=1408,
+        n_routed_experts=64,
+        n_shared_experts=2,
+        num_experts_per_tok=6,
+        first_k_dense_replace=1,
+        q_lora_rank=None,
+    ),
+    "gpt-oss-20b": _dense(
+        *("gpt_oss", (24, 2880, 2880, 64, 8, 201088)), num_local_experts=32, num_experts_per_tok=4
+    ),
+    "deepseek-v3": _dense(*("deepseek_v3", (61, 7168, 18432, 128, 128, 129280))),
 }
 
 
@@ -96,8 +110,15 @@ def hugging_face(config: Config, case: Case) -> Built:
     masking_utils.find_packed_sequence_indices = lambda *_, **__: None
     attend_by(None)
     root = MODEL_FOR_CAUSAL_LM_MAPPING[type(settings)](settings)
+    as_stored(root, torch.get_default_dtype())
     root.train()
     return _built(root, case.loss)
+
+
+def as_stored(root: nn.Module, dtype: torch.dtype) -> None:
+    """All parameters in one dtype: routers are made in fp32, and FSDP takes no mixture."""
+    for parameter in root.parameters():
+        parameter.data = parameter.data.to(dtype)
 
 
 def attend_by(around: Any) -> None:

@@ -31,6 +31,7 @@ BY_PHASE = {"fwd": "activation", "bwd": "temp", "opt": "opt_temp", "clip": "opt_
 IN_PLACE = {
     torch.ops.aten.index_put.default: torch.ops.aten.index_put_.default,
     torch.ops.aten.scatter.src: torch.ops.aten.scatter_.src,
+    torch.ops.aten.scatter_add.default: torch.ops.aten.scatter_add_.default,
 }
 """What autograd's own formulas write into fresh zeros, and copy only for subclasses of Tensor."""
 
