@@ -129,6 +129,9 @@ PATTERNS = {
 }
 """The parts that the recorder wraps by name -> modules, by style of model (hf: Llama's)."""
 
+PACKING = {"none": "packed", "ones": "padded", "padded": "full"}
+"""The recorder's masks -> how a batch comes by them; of ones, if it is of one sequence."""
+
 IMPLEMENTATION = {"fused": "fused", "foreach": "foreach", "loop": "for-loop"}
 """The recorder's words behind an optimizer's name; the first of ours where there is none."""
 
@@ -251,6 +254,7 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
         training=Training(
             seq_len=config["seq"],
             micro_batch=config["mb"],
+            packing=PACKING[config.get("mask", "none")],
             grad_accum=config["grad_accum"],
             precision=precision_of(config),
             **optimizer_of(config["opt"]),

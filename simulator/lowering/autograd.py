@@ -141,6 +141,10 @@ def _weights_of(op: Op) -> Iterator[str]:
     yield from (name for name in names if name is not None)
 
 
+def _ends_in_engine(op: Op) -> bool:
+    return bool(op.backward) and op.backward[-1].by_engine
+
+
 class _Backward:
     """The state of one backward pass: gradients in flight, and who still keeps what."""
 
@@ -214,10 +218,11 @@ class _Backward:
         for value in op.passes:
             arrived[0].holders += 1
             results.append((value, arrived[0]))
-        made, weights = self._launch(op, arrived)
+        made, weights = self._launch(op, arrived, call)
         results += made
         self._drop_all(arrived)
-        self._unpack(op, call)
+        if call is None or not _ends_in_engine(op):
+            self._unpack(op, call)
         for given in op.gives:
             slot = self.slots.pop(given.saved)
             if given.value is not None:
@@ -269,12 +274,14 @@ class _Backward:
         self.accumulate(self._as_gradient(op.outputs[0], op.accumulates), slot)
 
     def _launch(
-        self, op: Op, arrived: list[Gradient]
+        self, op: Op, arrived: list[Gradient], call: _Call | None
     ) -> tuple[list[tuple[int, Gradient]], list[tuple[GradTensor, int]]]:
         """Allocate and compute the op's gradients: those of values, and those of weights."""
         slots = [0] * len(op.gradients)
         results, weights = [], []
         for step in op.backward:
+            if step.by_engine and call is not None:
+                self._unpack(op, call)
             for number in step.outputs:
                 made = op.gradients[number]
                 category = Category.TEMPORARIES

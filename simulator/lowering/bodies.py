@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from simulator.dtypes import DType
@@ -35,6 +35,8 @@ class Bodies:
         units: Sequence[Unit],
     ) -> None:
         self.decoder, self.training, self.loss = decoder, training, loss
+        masked = training.mask != "none"
+        self.inputs = ("tokens", "labels", "attention_mask") if masked else ("tokens", "labels")
         self.kept_lent = frozenset().union(*(kept_borrows(unit.kind) for unit in units))
         first = decoder.embedding
         self.kept_lent |= {first.values[v].name for v in first.saved_values() & {*first.lends}}
@@ -59,8 +61,8 @@ class Bodies:
         w.mark("start")
 
     def batch(self, w: BlockWriter, hook: Hook) -> None:
-        """Token ids and labels, held by the training loop until backward is done."""
-        for name in ("tokens", "labels"):
+        """Token ids, labels and mask, held by the training loop until backward is done."""
+        for name in self.inputs:
             tensor = Tensor(
                 name=name,
                 shape=(self.training.micro_batch, self.training.seq_len),
@@ -71,23 +73,39 @@ class Bodies:
             w.alloc(tensor, slot=w.shared("own", name))
         hook.write(w)
 
-    def forward(self, w: BlockWriter, kind: Kind, hooks: Forward, *, lent_input: bool) -> None:
+    def forward(
+        self,
+        w: BlockWriter,
+        kind: Kind,
+        hooks: Forward,
+        *,
+        lent_input: bool,
+        returned: Sequence[str],
+    ) -> None:
         """One unit. The caller drops its reference to the input when the unit returns.
 
         ``lent_input``: the model's forward holds the input longer, and a later unit drops it.
+        ``returned``: what the caller still holds of the unit before.
         """
-        hooks.before(w)
         slots = self._slots(w, kind)
+        casts = range(kind.graph.casts)
+        write_forward(w, kind.graph, kind.recompute, slots, casts, self._lent(kind))
+        hooks.before(w)
         for number, (first, end) in enumerate(_modules(kind)):
             if number:
                 hooks.between(w)
-            self._write_forward(w, kind, slots, range(first, end))
+            ops = range(max(first, len(casts)), end)
+            self._write_forward(w, kind, slots, ops)
+            if not number and kind.name == "head":  # the base model's forward has returned
+                w.free_all(w.shared("previous", f"kept.{name}") for name in returned)
         hooks.after(w)
         rest = range(_hooked_ops(kind), len(kind.graph.ops))
         write_forward(w, kind.graph, kind.recompute, slots, rest, self._lent(kind))
         if not lent_input:
             _drop_input(w, kind, slots)
         w.free_all(slots[v] for v in kind.graph.until_return if v not in kind.recompute.kept)
+        if kind.name != "head":
+            w.free_all(w.shared("previous", f"kept.{name}") for name in returned)
 
     def _write_forward(self, w: BlockWriter, kind: Kind, slots: dict[int, int], ops: range) -> None:
         if kind.compiled:
@@ -240,7 +258,8 @@ class Bodies:
         root.write(w)
         nodes = AccumulateGrad(w, kind.graph, hooks, self.tied)
         incoming = Gradient(w.shared("own", "grad"))
-        out = self._run_backward(w, kind, incoming, nodes, returns=returns)
+        again = partial(hooks.again, w)
+        out = self._run_backward(w, kind, incoming, nodes, returns=returns, again=again)
         if out is not None:
             w.promote(out, "previous", "grad")
         hooks.after(w, nodes.gradients)
@@ -251,7 +270,7 @@ class Bodies:
         scaled = ("scaled",) if self.training.precision.loss_scaling else ()
         w.free_all(w.shared("loss", name) for name in ("grad", *scaled, "out"))
         w.mark("bwd_done")
-        w.free_all((w.shared("own", "tokens"), w.shared("own", "labels")))
+        w.free_all(w.shared("own", name) for name in self.inputs)
 
     def _run_backward(
         self,
@@ -261,7 +280,9 @@ class Bodies:
         nodes: AccumulateGrad,
         *,
         returns: frozenset[str],
+        again: Callable[[], None] | None = None,
     ) -> int | None:
+        """``again``: the hook on what the unit returns beside its output."""
         kept = kind.recompute.kept
         slots = {value: slot for value, slot in self._slots(w, kind).items() if value in kept}
         lent = {}
@@ -271,14 +292,17 @@ class Bodies:
             return write_compiled_backward(
                 w, kind.graph, kept, slots, incoming.slot, nodes.run, lent.values()
             )
-        return write_backward(w, kind.graph, kind.recompute, slots, incoming, nodes.run, lent)
+        hooks = {} if again is None else dict.fromkeys(_after_returned(kind.graph), again)
+        return write_backward(
+            w, kind.graph, kind.recompute, slots, incoming, nodes.run, lent, hooks
+        )
 
     def _slots(
         self, w: BlockWriter, kind: Kind, own: str = "own", previous: str = "previous"
     ) -> dict[int, int]:
         """Shared slots of a graph's output, its input, what it keeps, borrows and lends."""
         graph = kind.graph
-        held = graph.through_loss
+        held = (*graph.through_loss, *graph.returns)
         slots = {
             value: w.shared(own, f"kept.{graph.values[value].name}")
             for value in sorted({*kind.recompute.kept, *kind.recompute.until_loss, *held})
@@ -306,6 +330,18 @@ class Bodies:
     def _lent(self, kind: Kind) -> frozenset[int]:
         """Borrowed values of ``kind`` that some layer keeps for backward."""
         return frozenset(v for v in kind.graph.borrows if _named(kind, v) in self.kept_lent)
+
+
+def _after_returned(graph: Graph) -> Iterator[int]:
+    """How many ops backward has to go when the gradient of a further result is there."""
+    for index, op in enumerate(graph.ops):
+        if set(op.outputs) & set(graph.returns) and (op.gradients or op.passes):
+            yield index + 1
+
+
+def returned_by(kind: Kind) -> tuple[str, ...]:
+    """Names of what a unit returns beside its output and no node keeps."""
+    return tuple(_named(kind, v) for v in kind.graph.returns if v not in kind.recompute.kept)
 
 
 def kept_borrows(kind: Kind) -> frozenset[str]:

@@ -11,7 +11,7 @@ from functools import partial
 
 from simulator.errors import UnsupportedError
 from simulator.lowering.assembly import Assembly, Place, Roles
-from simulator.lowering.bodies import Bodies, kept_borrows
+from simulator.lowering.bodies import Bodies, kept_borrows, returned_by
 from simulator.lowering.framework import FRAMEWORKS, VIEWS, MicroStep
 from simulator.lowering.framework.hooks import Backward, Forward, Hook
 from simulator.lowering.framework.micro import micro_steps
@@ -20,7 +20,7 @@ from simulator.lowering.optimizer import OPTIMIZERS
 from simulator.lowering.optimizer.writing import STATE
 from simulator.lowering.recompute import plan_recompute
 from simulator.lowering.stepping import Stepping
-from simulator.lowering.units import LOSS, Kind, Unit, units_of, wrapped_sorts
+from simulator.lowering.units import LOSS, Kind, Unit, units_of, wrapped_sorts, wraps_blocks
 from simulator.lowering.writer import BlockWriter
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder, Shape
@@ -47,7 +47,8 @@ LOOP = ("loop.0", "loop.1")
 
 def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
     """The model's graphs for the plan's micro-batch."""
-    training = plan.training
+    training, framework = plan.training, plan.parallelism.framework
+    mixed = training.precision.parameters is not training.precision.compute
     shape = Shape(
         batch=training.micro_batch,
         seq=training.seq_len,
@@ -61,6 +62,9 @@ def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
             upcasts=training.model_upcasts,
             sums_apart=training.fused_linear_sums_apart,
         ),
+        mask=training.mask,
+        mixed=mixed,
+        casts=mixed and framework == "fsdp2" and wraps_blocks(plan.parallelism.fsdp.wrap),
     )
     return FAMILIES[config.family](config, shape)
 
@@ -159,9 +163,16 @@ class _Lowering:
     def _forward_unit(self, place: Place, index: int, hooks: Forward) -> None:
         unit = self.units[index]
         lent_input = index == 1 and self.bodies.lent_output is not None
-        write = partial(self.bodies.forward, kind=unit.kind, hooks=hooks, lent_input=lent_input)
+        returned = returned_by(self.units[index - 1].kind) if index else ()
+        write = partial(
+            self.bodies.forward,
+            kind=unit.kind,
+            hooks=hooks,
+            lent_input=lent_input,
+            returned=returned,
+        )
         self.a.call(
-            ("forward", unit.kind.name, *hooks.key, lent_input),
+            ("forward", unit.kind.name, *hooks.key, lent_input, returned),
             write,
             {**self._roles(index), **self._loop(place), **hooks.roles},
             place,
@@ -348,6 +359,10 @@ def _refuse_unknown(decoder: Decoder, plan: Plan) -> None:
         text = "offloaded checkpoints of parts or of compiled blocks are not yet supported"
         raise UnsupportedError(text)
     mixed = any(op.kind == "topk" for op in decoder.blocks[0].ops)
+    returning = training.mask != "none" or any(graph.returns for graph in decoder.blocks)
+    if training.compile != "none" and returning:
+        text = "compile with padding or with blocks that return their probabilities (mpt)"
+        raise UnsupportedError(f"{text} is not yet supported")
     if training.compile != "none" and (tuned or mixed):
         text = "compile with fine_tuning, autocast, fp8 or mixtures of experts is not yet supported"
         raise UnsupportedError(text)

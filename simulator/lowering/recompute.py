@@ -94,18 +94,21 @@ def _recompute(graph: Graph, regions: tuple[Region, ...]) -> Recompute:
 
 
 def _whole(graph: Graph, cached: frozenset[int], early_stop: bool, offload: bool) -> Region:
-    """The block's arguments are its input and all that it is lent, read or not.
+    """The block's arguments are its input and all that it is lent, read or not, or casts of it.
 
     What it is lent is passed by keyword: ``save_on_cpu`` does not see it, and it stays.
     """
     source = () if graph.input is None else (graph.input,)
+    first, end = graph.casts, len(graph.ops)
+    replaced = {value: op.outputs[0] for op in graph.ops[:first] for value in op.inputs}
+    passed = tuple(replaced.get(value, value) for value in graph.borrows)
     fetched = (*source, *graph.tables) if offload else ()
     return Region(
-        first=0,
-        end=len(graph.ops),
-        stop=_stops_at(graph, 0, len(graph.ops)) if early_stop else len(graph.ops),
-        inside=_made(graph, 0, len(graph.ops)) | set(fetched),
-        held=graph.borrows if offload else (*source, *graph.borrows),
+        first=first,
+        end=end,
+        stop=_stops_at(graph, first, end) if early_stop else end,
+        inside=_made(graph, first, end) | set(fetched),
+        held=passed if offload else (*source, *passed),
         cached=cached,
         fetched=fetched,
     )

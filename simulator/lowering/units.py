@@ -174,6 +174,13 @@ def _refuse_unknown_parts(decoder: Decoder, modules: Collection[str]) -> None:
             raise UnsupportedError(f"{text}{did_you_mean(name, known)}")
 
 
+def wraps_blocks(wrap: str | tuple[str, ...]) -> bool:
+    """Whether each block is a group of its own."""
+    if isinstance(wrap, str):
+        return "block" in WRAPS.get(wrap, ())
+    return any("*" in pattern for pattern in wrap)
+
+
 def wrapped_sorts(wrap: str | tuple[str, ...], decoder: Decoder) -> frozenset[str]:
     """Sorts of unit that ``wrap`` gives a group of their own.
 

@@ -64,6 +64,8 @@ class GraphBuilder:
         self._borrowed: list[int] = []
         self._tables: list[int] = []
         self._until_loss: list[int] = []
+        self._casts: list[int] = []
+        self._returns: list[int] = []
         self._parameters: list[int] = []
         self._until_end: list[int] = []
         self._released_after: dict[int, int] = {}
@@ -83,6 +85,22 @@ class GraphBuilder:
     def hold_until_end(self, value: int) -> None:
         """A local of the graph's own function holds ``value`` until it returns."""
         self._until_end.append(value)
+
+    def cast_argument(self, value: int) -> int:
+        """What the framework's hook passes instead of ``value``: a copy in the graph's dtype."""
+        assert len(self._ops) == len(self._casts)
+        known = self._values[value]
+        out = self.value(f"{known.name}.cast", known.shape)
+        kernel = Elementwise(
+            name=f"{known.name}.cast", kind="copy", read=known.bytes, written=self.bytes(out)
+        )
+        self.op(f"{known.name}.cast", "plain", (value,), (out,), kernel)
+        self._casts.append(out)
+        return out
+
+    def return_too(self, value: int) -> None:
+        """The module returns ``value`` beside its output."""
+        self._returns.append(value)
 
     def borrow(self, name: str, shape: Sequence[int], dtype: DType | None = None) -> int:
         """A storage that the embedding's graph lends under that name; once a graph."""
@@ -278,7 +296,8 @@ class GraphBuilder:
             last[value] = max(index, last.get(value, index))
         held = {input, *self._borrowed, *self._tables} - set(self._released_after)
         held |= set(self._parameters)
-        outliving = {output, until_next, *lends, *until_return, *through_loss}
+        until_return = (*until_return, *self._casts)
+        outliving = {output, until_next, *lends, *until_return, *through_loss, *self._returns}
         releases: dict[int, list[int]] = {}
         unbound = (v for v in last if v not in self._released_after)
         for value in (*unbound, *dict.fromkeys(self._release_order)):
@@ -303,6 +322,8 @@ class GraphBuilder:
             tables=tuple(self._tables),
             through_loss=tuple(through_loss),
             until_next=until_next,
+            casts=len(self._casts),
+            returns=tuple(self._returns),
         )
 
     def _last_reader(self) -> Iterator[tuple[int, int]]:

@@ -20,7 +20,10 @@ class Shape:
     ``autocast``: the dtype that ``torch.autocast`` casts matrix products to, if it is on.
     ``tuning``: what of the model is trained, if that is not all. ``float8``: the blocks' linears
     multiply in it, ``gathered``: and their weights come so. ``loss``: how the logits become the
-    loss.
+    loss. ``mask``: the batch's ``attention_mask``, which is a thing of style ``hf``: ``none``, of
+    ``ones``, or ``padded``. ``mixed``: the parameters are stored in another dtype than they are
+    gathered in; ``casts``: the blocks' floating-point arguments are cast to the latter
+    (``cast_forward_inputs``).
     """
 
     batch: int
@@ -30,6 +33,9 @@ class Shape:
     tuning: FineTuning | None = None
     float8: str = ""
     loss: LossChoice = EAGER
+    mask: str = "none"
+    mixed: bool = False
+    casts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,7 +116,9 @@ class BackwardStep:
 
     Both index the op's ``gradients``. ``drops_incoming``: the incoming gradient goes right after
     this step and not at the node's end (several PyTorch nodes are written as one op). ``whole``:
-    the kernel makes all its outputs, even those that nobody asks for.
+    the kernel makes all its outputs, even those that nobody asks for. ``by_engine``: the engine
+    runs it when the node has returned, as the sum to a gradient's shape (``validate_outputs`` of
+    torch/csrc/autograd/engine.cpp); a checkpoint has then let go of what the node unpacked.
     """
 
     kernel: Kernel
@@ -124,6 +126,7 @@ class BackwardStep:
     frees: tuple[int, ...] = ()
     drops_incoming: bool = False
     whole: bool = False
+    by_engine: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +196,9 @@ class Graph:
     the caller until the framework's hooks have run; ``through_loss`` by the model's forward, which
     computes the loss too; ``until_next`` by the training loop until the model's next forward has
     returned. ``parts`` can be checkpointed alone. ``tables`` are buffers of the model, passed as
-    arguments: a node that reads one keeps it, which costs nothing.
+    arguments: a node that reads one keeps it, which costs nothing. ``casts``: how many of the first
+    ops are the framework's, which casts what the module is passed; ``returns``: values that are
+    returned beside the output, and which the caller holds until the next module returns.
     """
 
     name: str
@@ -210,6 +215,8 @@ class Graph:
     tables: tuple[int, ...] = ()
     through_loss: tuple[int, ...] = ()
     until_next: int | None = None
+    casts: int = 0
+    returns: tuple[int, ...] = ()
 
     @property
     def parameters(self) -> int:

@@ -106,6 +106,10 @@ class Rule:
         """The last step's end drops the incoming gradient."""
         self._steps[-1] = replace(self._steps[-1], drops_incoming=True)
 
+    def by_engine(self) -> None:
+        """The engine runs the last step, when the node has returned."""
+        self._steps[-1] = replace(self._steps[-1], by_engine=True)
+
     @property
     def gradients(self) -> tuple[GradTensor, ...]:
         """All tensors in the order of their allocation."""

@@ -132,6 +132,7 @@ class Training:
 
     seq_len: int
     micro_batch: int
+    packing: str = "packed"
     grad_accum: int = 1
     precision: Precision
     optimizer: str = "adamw"
@@ -168,8 +169,18 @@ class Training:
         return self.optimizer, self.optimizer_implementation
 
     @property
+    def mask(self) -> str:
+        """The ``attention_mask`` of a batch: ``none``, of ``ones``, or ``padded``.
+
+        A micro-batch of one sequence is as long as its longest: ``padded`` pads nothing there.
+        """
+        if self.packing == "packed":
+            return "none"
+        return "ones" if self.packing == "padded" and self.micro_batch == 1 else "padded"
+
+    @property
     def tokens(self) -> int:
-        """Tokens a rank handles in one micro-step."""
+        """Tokens a rank handles in one micro-step, padding included."""
         return self.seq_len * self.micro_batch
 
 

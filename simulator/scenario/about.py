@@ -57,6 +57,7 @@ ABOUT: dict[str, str] = {
     "training": "One step of the job",
     "training.seq_len": "Tokens in a sequence",
     "training.micro_batch": "Sequences a rank and micro-step",
+    "training.packing": "padded: with a mask, to the longest of a micro-batch; full: to seq_len",
     "training.grad_accum": "Micro-steps a step",
     "training.global_batch": "Sequences a step over all ranks, in place of grad_accum",
     "training.precision": "A recipe, or the dtype of each thing",

@@ -22,7 +22,7 @@ from simulator.scenario.schema import OffloadSection, TrainingSection
 _ATTENTION = {"flash": "sdpa", "efficient": "efficient", "eager": "eager"}
 """``training.attention`` -> what the model's modules call."""
 
-_EAGER_ALONE = ("mpt",)
+_EAGER_ALONE = ("gemma2", "mpt")
 """Families whose modules know eager attention only."""
 
 
@@ -42,6 +42,7 @@ def resolve_training(
         if precision is not None:
             _check_attention(attention, precision, model, framework, tree, mistakes)
         _check_length(section.seq_len, model, tree, mistakes)
+        _check_packing(section.packing, model, tree, mistakes)
     optimizer = resolve_optimizer(section, model, mesh, tree, mistakes)
     replicas = mesh.dp_replicate * mesh.dp_shard if mesh else 0
     grad_accum = _grad_accum(section, replicas, tree, mistakes)
@@ -57,6 +58,7 @@ def resolve_training(
     return Training(
         seq_len=section.seq_len,
         micro_batch=section.micro_batch,
+        packing=section.packing,
         grad_accum=grad_accum,
         precision=precision,
         optimizer=section.optimizer.name,
@@ -142,10 +144,10 @@ def _check_attention(
     if model.style == "torchtitan" and attention == "eager":
         text = "torchtitan's modules have no eager attention; supported: flash, efficient"
         mistakes.at(tree, where, f"{text}, or model.style: hf")
-    if model.style == "hf" and attention == "efficient":
-        text = "not yet supported with model.style hf, whose masks pick it; supported: flash, eager"
-        mistakes.at(tree, where, text)
-    if model.family in _EAGER_ALONE and attention == "flash":
+    if model.style == "hf" and attention == "efficient" and model.kv_heads < model.heads:
+        text = "PyTorch's efficient kernel takes no grouped heads, and model.style hf passes them "
+        mistakes.at(tree, where, f"{text}where there is no mask; supported: flash, eager")
+    if model.family in _EAGER_ALONE and attention != "eager":
         mistakes.at(tree, where, f"{model.family} has eager attention alone; supported: eager")
     if precision.autocast is not None and model.experts:
         text = "autocast is not supported for routed experts; the nearest is "
@@ -171,8 +173,10 @@ def _check_what_meets(
     if section.activation_checkpointing.offload:
         _check_checkpoint_offload(section, tree, mistakes)
     if section.compile != "none":
-        mixes = model is not None and model.experts > 0
-        _check_compile(precision, tunes, mixes, tree, mistakes)
+        parts = {"fine_tuning": tunes, "padding": section.packing != "packed"}
+        if model is not None:
+            parts |= {"mixtures of experts": model.experts > 0, "mpt": model.family == "mpt"}
+        _check_compile(precision, parts, tree, mistakes)
 
 
 def _check_checkpoint_offload(section: TrainingSection, tree: Map, mistakes: Mistakes) -> None:
@@ -185,13 +189,12 @@ def _check_checkpoint_offload(section: TrainingSection, tree: Map, mistakes: Mis
 
 
 def _check_compile(
-    precision: Precision, tunes: bool, mixes: bool, tree: Map, mistakes: Mistakes
+    precision: Precision, parts: dict[str, bool], tree: Map, mistakes: Mistakes
 ) -> None:
     found = {
         "autocast": precision.autocast is not None,
         "fp8": precision.fp8 is not None,
-        "fine_tuning": tunes,
-        "mixtures of experts": mixes,
+        **parts,
     }
     what = ", ".join(name for name, there in found.items() if there)
     if what:
@@ -204,6 +207,13 @@ def _check_length(seq_len: int, model: ModelConfig, tree: Map, mistakes: Mistake
     if model.positions and seq_len > model.positions:
         text = f"found {seq_len}, but {model.name} has {model.positions} positions"
         mistakes.at(tree, ("training", "seq_len"), text)
+
+
+def _check_packing(packing: str, model: ModelConfig, tree: Map, mistakes: Mistakes) -> None:
+    """What is padded comes with a mask, which torchtitan's modules have no place for."""
+    if packing != "packed" and model.style == "torchtitan":
+        text = f"torchtitan's modules take no mask of padding, so {packing!r} has no effect; "
+        mistakes.at(tree, ("training", "packing"), f"{text}supported: packed, or model.style: hf")
 
 
 def _grad_accum(section: TrainingSection, replicas: int, tree: Map, mistakes: Mistakes) -> int:

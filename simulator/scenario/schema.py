@@ -187,6 +187,7 @@ class TrainingSection(Section):
 
     seq_len: Annotated[int, one_length(2**24)]
     micro_batch: Annotated[int, whole(1, 65_536)]
+    packing: Annotated[str, choice(["packed", "padded", "full"])] = "packed"
     grad_accum: Annotated[int, whole(1, 65_536)] | None = None
     global_batch: Annotated[int, whole(1, 10**12)] | None = None
     precision: Annotated[Any, dtypes()] = None

@@ -102,7 +102,7 @@ def test_every_storage_goes_once(name: str, sort: str) -> None:
         assert set(released.values()) <= {1}
         made = {n for op in graph.ops for n in op.outputs if graph.values[n].base is None}
         others = {graph.output, *graph.lends, *graph.until_loss, *graph.until_return}
-        others |= set(graph.through_loss)
+        others |= {*graph.through_loss, *graph.returns}
         assert made - set(released) == made & others
         assert set(released) <= made | {graph.input, *graph.borrows}
         gone: set[int] = set()

@@ -98,7 +98,7 @@ class Player:
         lent = any(hidden is each for each in self.lent.values())
         if graph.input is not None and graph.input not in released and not lent:
             self.drop(storages[graph.input])
-        for number in graph.until_return:
+        for number in (*graph.until_return, *graph.returns):
             self.drop(storages[number])
         return Pass(graph, storages)
 

@@ -39,9 +39,12 @@ UNDER_AUTOCAST: dict[str, list[int]] = json.loads(
 )["runs"]
 
 
-def decoder(config: ModelConfig, batch: int, seq: int, *, autocast: bool = False) -> Decoder:
+def decoder(
+    config: ModelConfig, batch: int, seq: int, mask: str = "none", *, autocast: bool = False
+) -> Decoder:
     dtype, to = (DType.FP32, DType.BF16) if autocast else (DType.BF16, None)
-    return FAMILIES[config.family](config, Shape(batch=batch, seq=seq, dtype=dtype, autocast=to))
+    shape = Shape(batch=batch, seq=seq, dtype=dtype, autocast=to, mask=mask)
+    return FAMILIES[config.family](config, shape)
 
 
 def stretches(events: list[int]) -> list[tuple[int, ...]]:
@@ -62,7 +65,8 @@ def stretches(events: list[int]) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("name", sorted(TRACES))
 def test_every_allocation_and_free_of_a_small_model(name: str) -> None:
     run = TRACES[name]
-    model = decoder(from_hf_config(run["config"]), run["batch"], run["seq"])
+    mask = run.get("mask", "none")
+    model = decoder(from_hf_config(run["config"]), run["batch"], run["seq"], mask)
     ours = [size if kind == "A" else -rounded(size) for kind, size, _ in Player(model).run()]
     for mine, recorded in zip(stretches(ours), stretches(run["events"]), strict=True):
         assert mine == recorded
@@ -119,6 +123,16 @@ def test_bytes_autograd_keeps_in_a_block(name: str) -> None:
         assert live == pytest.approx(case["live_after_forward"], abs=1024)
     else:
         assert graph.saved_bytes() == case["saved_bytes"]
+
+
+@pytest.mark.parametrize("model", sorted(RECORDED["padded_blocks"]))
+def test_bytes_autograd_keeps_in_a_block_of_a_padded_batch(model: str) -> None:
+    case = RECORDED["padded_blocks"][model]
+    window = None if model.startswith("phi") else PRESETS[model].window  # recorded without one
+    config = replace(PRESETS[model], style="hf", attention=case["attention"], window=window)
+    graph = decoder(config, case["batch"], case["seq"], "padded").blocks[0]
+    kept = (graph.values[value].bytes for value in graph.saved_values())
+    assert sum(map(rounded, kept)) == case["rounded_bytes"]
 
 
 @pytest.mark.parametrize("name", sorted(RECORDED["parameters"]))

@@ -80,6 +80,7 @@ HONOURED: dict[str, Any] = {
     "training.fine_tuning.double_quant": "false",
     "training.fine_tuning.also_train": ["head"],
     "training.fine_tuning.freeze": ["embed"],
+    "training.packing": None,  # of style hf alone: test_what_is_padded_comes_with_a_mask
     "training.attention": None,  # torchtitan's modules have one: test_models.py
     "training.compile": "block",
     "training.loss": "fused-linear",

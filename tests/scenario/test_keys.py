@@ -55,6 +55,29 @@ def test_a_global_batch_gives_the_accumulation(load_text: Load) -> None:
         load_text(TINY, ["training.global_batch=64", "training.grad_accum=4"])
 
 
+@pytest.mark.parametrize(
+    ("packing", "micro_batch", "mask"),
+    [("packed", 2, "none"), ("padded", 1, "ones"), ("padded", 2, "padded"), ("full", 1, "padded")],
+)
+def test_what_is_padded_comes_with_a_mask(
+    load_text: Load, packing: str, micro_batch: int, mask: str
+) -> None:
+    sets = [f"training.packing={packing}", f"training.micro_batch={micro_batch}"]
+    assert load_text(TINY, ["model.style=hf", *sets]).plan.training.mask == mask
+    if packing != "packed":
+        with pytest.raises(ScenarioError, match="packing: torchtitan's modules take no mask"):
+            load_text(TINY, sets)
+
+
+def test_the_efficient_kernel_takes_no_grouped_heads(load_text: Load) -> None:
+    sets = ["training.attention=efficient", "model.style=hf", "model.preset=llama-2-7b"]
+    assert load_text(TINY, sets).model.attention == "efficient"
+    with pytest.raises(ScenarioError, match="takes no grouped heads"):
+        load_text(TINY, [*sets[:2], "model.preset=llama-3.1-8b"])
+    with pytest.raises(ScenarioError, match="mpt has eager attention alone"):
+        load_text(TINY, [*sets[:1], "model.preset=mpt-7b"])
+
+
 def test_a_recipe_and_its_dtypes_mean_the_same(load_text: Load) -> None:
     for recipe, words in (
         ("fsdp-mixed", "{compute: bf16}"),

@@ -38,6 +38,7 @@ BEFORE: dict[str, dict[str, Any]] = {
     "model.expert_ffn": MIXTURE,
     "model.experts_implementation": MIXTURE,
     "training.attention": {"model": {"preset": "mistral-7b", "layers": 2}},
+    "training.packing": {"model.style": "hf"},
     "parallelism.fsdp.reshard_after_backward": {
         "training.grad_accum": 2,
         "parallelism.fsdp.sync_every_micro_batch": False,
@@ -84,6 +85,7 @@ VALUES: dict[str, Any] = {
     "cluster.gpu": "h200-sxm-141gb",
     "parallelism.ddp.bucket_cap": "1 MiB",
     "training.attention": "eager",
+    "training.packing": "padded",
     "training.activation_checkpointing.save": ["aten.mm"],
     "training.activation_checkpointing.modules": ["mlp"],
     "training.loss": "compiled",

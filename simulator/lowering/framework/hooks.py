@@ -61,13 +61,15 @@ class Backward:
 
     ``existing``: gradients that earlier micro-steps left, to which autograd adds in place.
     ``accumulated``: the hook behind AccumulateGrad, when one weight's gradient is there (its name
-    and slot). ``after``: when all are there, and the gradient of the unit's input too. ``left``:
-    first word of the registers in which ``after`` leaves them, if it does.
+    and slot). ``again``: when the gradient of what it returns beside its output is there.
+    ``after``: when all are there, and the gradient of the unit's input too. ``left``: first word of
+    the registers in which ``after`` leaves them, if it does.
     """
 
     before: Write = nothing
     existing: Callable[[BlockWriter], Gradients] = no_gradients
     accumulated: Callable[[BlockWriter, str, int], None] = leave
+    again: Write = nothing
     after: Callable[[BlockWriter, Gradients], None] = leave_all
     left: str = "given"
     key: tuple[Hashable, ...] = ()

@@ -47,11 +47,11 @@ def _by_style(config: ModelConfig, shape: Shape) -> Decoder:
     writer = WRITERS.get((config.family, config.style))
     if writer is not None:
         if config.style == "torchtitan":
-            _refuse_hf_settings(config)
-        elif config.attention == "efficient":
+            _refuse_hf_settings(config, shape)
+        elif config.attention == "efficient" and config.kv_heads < config.heads:
             raise UnsupportedError(
-                "style 'hf' with attention: 'efficient' is not supported: 'sdpa' picks the "
-                "efficient kernel where a mask or fp32 asks for it, 'eager' writes it out"
+                "style 'hf' with attention: 'efficient' is not supported with grouped heads, which "
+                "that kernel does not take: 'sdpa' picks it where a mask repeats them"
             )
         decoder = writer(config, shape)
         if shape.tuning is None:
@@ -66,8 +66,10 @@ def _by_style(config: ModelConfig, shape: Shape) -> Decoder:
     )
 
 
-def _refuse_hf_settings(config: ModelConfig) -> None:
-    """torchtitan's modules have no dropout, no tied embeddings, no window, no eager attention."""
+def _refuse_hf_settings(config: ModelConfig, shape: Shape) -> None:
+    """torchtitan's modules have no dropout, tied embeddings, window, mask or eager attention."""
+    if shape.mask != "none":
+        raise UnsupportedError("style 'torchtitan' takes no mask of padding; style 'hf' does")
     for key, known in (
         ("dropout", (0.0,)),
         ("embedding_dropout", (0.0,)),

@@ -17,6 +17,9 @@ from simulator.model.ops.routing import top_k
 from simulator.model.ops.views import concat, contiguous, copied_view, slice_of
 from simulator.model.rule import Rule
 
+BIAS_ALIGNMENT = 8
+"""Elements. Source: ``preprocess_mask`` of ATen/native/transformers/attention.cpp."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
@@ -44,8 +47,13 @@ def sdpa(b: GraphBuilder, q: int, k: int, v: int, *, heads_first: bool) -> int:
     return contiguous(b, out, "attention.contiguous")
 
 
+def efficient_sdpa(b: GraphBuilder, q: int, k: int, v: int) -> int:
+    """Without a mask, inside ``sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION)``."""
+    return efficient_attention(b, *_in_16_bits(b, q, k, v), None, "attention")
+
+
 def masked_sdpa(b: GraphBuilder, q: int, k: int, v: int, mask: int) -> int:
-    """With a boolean mask [1, 1, s, s]: k and v copied to all heads, the mask made additive.
+    """With a boolean mask [1 or b, 1, s, s]: k and v copied to all heads, the mask made additive.
 
     The efficient kernel writes its output [b, s, heads, d], whatever lies how.
     """
@@ -53,8 +61,7 @@ def masked_sdpa(b: GraphBuilder, q: int, k: int, v: int, mask: int) -> int:
     k, v = repeat_heads(b, k, heads, "k"), repeat_heads(b, v, heads, "v")
     with b.frame(k, v):
         q, k, v = _in_16_bits(b, q, k, v)
-        bias = plain(b, "attention.bias", (batch, 1, seq, seq), b.of(q).dtype, (mask,))
-        plain(b, "attention.hidden", (batch, 1, seq, seq), DType.BOOL, (mask,))
+        bias = _bias(b, mask, (batch, 1, seq, seq), b.of(q).dtype)
         return efficient_attention(b, q, k, v, bias, "attention")
 
 
@@ -63,6 +70,20 @@ def _in_16_bits(b: GraphBuilder, q: int, k: int, v: int) -> tuple[int, int, int]
     v = in_16_bits(b, v, "v.cast")
     k = in_16_bits(b, k, "k.cast")
     return in_16_bits(b, q, "q.cast"), k, v
+
+
+def _bias(b: GraphBuilder, mask: int, shape: tuple[int, ...], dtype: DType) -> int:
+    """0 or minus infinity, in rows that begin where the kernel wants them.
+
+    Source: ATen/native/transformers/attention.cpp, ``convert_boolean_attn_mask_`` and
+    ``preprocess_mask``.
+    """
+    ends = [plain(b, f"attention.{end}", (1,), dtype) for end in ("lowest", "zero")]
+    bias = plain(b, "attention.bias", shape, dtype, (mask, *ends))
+    missing = -shape[-1] % BIAS_ALIGNMENT
+    if not missing:
+        return bias
+    return plain(b, "attention.bias.padded", (*shape[:-1], shape[-1] + missing), dtype, (bias,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +111,13 @@ class Eager:
         *,
         alibi: int | None = None,
         caller: Frame | None = None,
+        returned: bool = False,
     ) -> int:
         """The output as a contiguous [b, s, heads, d].
 
         The weights are returned too, and are a local of the block until it returns.
         ``caller``: the frame whose local the last scores are, where attention is written inline.
+        ``returned``: the module returns the probabilities too.
         """
         batch, seq, heads, _ = b.of(q).shape
         head_dim = b.of(v).shape[-1]
@@ -117,6 +140,8 @@ class Eager:
                 self._sunk(b, scores, frame) if self.sinks else self._weights(b, scores, dtype)
             )
             b.hold_until_end(weights)
+            if returned:
+                b.return_too(weights)
             values = in_16_bits(b, v, "v.cast")
             weights = in_16_bits(b, weights, "weights.cast")
             shape = (batch, heads, seq, head_dim)

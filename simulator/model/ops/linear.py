@@ -138,6 +138,7 @@ def _addmm(
     made = added.gradient(forward.dtype, ())
     summing = Elementwise(name=made.name, kind="copy", read=b.bytes(y), written=made.bytes)
     rule.launch(summing, made)
+    rule.by_engine()
     read = (x, *factor.values)
     b.op(name, "addmm", (*read, *added.values), (y,), forward, saves=read, rule=rule)
     return y

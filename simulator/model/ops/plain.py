@@ -27,9 +27,25 @@ def position_ids(b: GraphBuilder, seq: int) -> int:
     return plain(b, "position_ids", (1, seq), DType.INT64, (steps,))
 
 
-def boolean_mask(b: GraphBuilder, batch: int, seq: int, name: str, *, sliding: bool) -> int:
-    """Who sees whom, bool [1, 1, s, s] seen as [b, 1, s, s] (masking_utils.py: sdpa_mask)."""
-    int64, square = DType.INT64, (1, 1, seq, seq)
+def padding_mask(b: GraphBuilder, batch: int, seq: int, name: str) -> int:
+    """The batch's attention mask, which says what is no padding, as bool [b, s]."""
+    return plain(b, name, (batch, seq), DType.BOOL)
+
+
+def ask_whether_all(b: GraphBuilder, mask: int, name: str) -> None:
+    """Whether the mask is all ones, which the host reads (masking_utils.py: fast_all)."""
+    total = plain(b, f"{name}.sum", (1,), DType.INT64, (mask,))
+    plain(b, f"{name}.all", (1,), DType.BOOL, (total,))
+
+
+def boolean_mask(
+    b: GraphBuilder, batch: int, seq: int, name: str, *, sliding: bool, padding: int | None
+) -> int:
+    """Who sees whom, bool [1, 1, s, s] seen as [b, 1, s, s] (masking_utils.py: sdpa_mask).
+
+    With ``padding``, which nobody sees, each sequence has its own: [b, 1, s, s].
+    """
+    int64 = DType.INT64
     ids = [
         plain(b, f"{name}.batch", (batch,), int64),
         plain(b, f"{name}.head", (1,), int64),
@@ -39,19 +55,40 @@ def boolean_mask(b: GraphBuilder, batch: int, seq: int, name: str, *, sliding: b
         ids.append(plain(b, f"{name}.{axis}", (seq,), int64, (steps,)))
     with b.frame(*ids):
         q, kv = ids[2:]
-        if not sliding:
-            return plain(b, f"{name}.seen", square, DType.BOOL, (kv, q))
+        pattern = _window if sliding else _causal
+        if padding is None:
+            return pattern(b, f"{name}.seen", q, kv)
+        square = (1, 1, seq, seq)
         one = plain(b, f"{name}.true", (1,), DType.BOOL)
-        start = plain(b, f"{name}.start", (seq,), int64, (q,))
-        near = plain(b, f"{name}.near", square, DType.BOOL, (kv, start))
-        within = plain(b, f"{name}.within", square, DType.BOOL, (one, near))
-        past = plain(b, f"{name}.past", square, DType.BOOL, (kv, q))
-        return plain(b, f"{name}.seen", square, DType.BOOL, (within, past))
+        before = pattern(b, f"{name}.pattern", q, kv)
+        within = plain(b, f"{name}.within", square, DType.BOOL, (one, before))
+        there = plain(b, f"{name}.there", (batch, 1, 1, seq), DType.BOOL, (padding, kv))
+        return plain(b, f"{name}.seen", (batch, 1, seq, seq), DType.BOOL, (within, there))
 
 
-def additive_mask(b: GraphBuilder, batch: int, seq: int, name: str, *, sliding: bool) -> int:
+def _causal(b: GraphBuilder, name: str, q: int, kv: int) -> int:
+    """What came before, bool [1, 1, s, s]."""
+    (seq,) = b.of(q).shape
+    return plain(b, name, (1, 1, seq, seq), DType.BOOL, (kv, q))
+
+
+def _window(b: GraphBuilder, name: str, q: int, kv: int) -> int:
+    """What came before, and not long before, bool [1, 1, s, s]."""
+    (seq,) = b.of(q).shape
+    square = (1, 1, seq, seq)
+    one = plain(b, f"{name}.true", (1,), DType.BOOL)
+    start = plain(b, f"{name}.start", (seq,), DType.INT64, (q,))
+    near = plain(b, f"{name}.near", square, DType.BOOL, (kv, start))
+    within = plain(b, f"{name}.within", square, DType.BOOL, (one, near))
+    past = _causal(b, f"{name}.past", q, kv)
+    return plain(b, name, square, DType.BOOL, (within, past))
+
+
+def additive_mask(
+    b: GraphBuilder, batch: int, seq: int, name: str, *, sliding: bool, padding: int | None
+) -> int:
     """0 or the dtype's minimum, [b, 1, s, s] (masking_utils.py: eager_mask)."""
-    seen = boolean_mask(b, batch, seq, f"{name}.bool", sliding=sliding)
+    seen = boolean_mask(b, batch, seq, f"{name}.bool", sliding=sliding, padding=padding)
     zero = plain(b, f"{name}.zero", (1,), b.dtype)
     lowest = plain(b, f"{name}.lowest", (1,), b.dtype)
     return plain(b, name, (batch, 1, seq, seq), b.dtype, (seen, zero, lowest))

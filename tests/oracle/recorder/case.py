@@ -18,6 +18,7 @@ SINCE = (
     "fp8",
     "loss_scaling",
     "loss",
+    "mask",
 )
 """Fields that a recording names only where they are not as usual: older recordings lack them."""
 
@@ -49,6 +50,8 @@ class Case:
     torchao's float8 linears in the blocks, ``tensorwise``, or ``all_gather`` to gather them so too.
     ``loss_scaling``: a ``torch.amp.GradScaler`` scales the loss.
     ``loss``: a name of ``recorder.losses``, with the number of chunks behind it.
+    ``mask``: ``none``, or an ``attention_mask`` that comes with the batch, of ``ones`` or really
+    ``padded``.
     """
 
     model: str = "titan:debug"
@@ -85,6 +88,7 @@ class Case:
     fp8: str | None = None
     loss_scaling: bool = False
     loss: str = "eager"
+    mask: str = "none"
 
     @property
     def config(self) -> dict[str, Any]:

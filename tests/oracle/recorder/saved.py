@@ -21,7 +21,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from recorder import checkpointing
 from recorder.case import Case
 from recorder.fake import kernels
-from recorder.models import Built, build
+from recorder.models import Built, build, masked
 from recorder.tracing.events import Storage
 from recorder.tracing.tracer import Tracer
 
@@ -87,7 +87,8 @@ class _Watch:
             tokens = torch.zeros(case.mb, case.seq, dtype=torch.long, device="cuda")
             autocast = torch.autocast("cuda", torch.bfloat16) if case.autocast else nullcontext()
             with autocast:
-                loss = self.built.loss(self.built.root, tokens, tokens, lambda _: None)
+                module = masked(self.built.root, None if case.mask == "none" else tokens)
+                loss = self.built.loss(module, tokens, tokens, lambda _: None)
             kept = self._kept()
             del loss
         return Saved(kept=kept, unit=self._unit)

@@ -17,7 +17,7 @@ from recorder import checkpointing
 from recorder.case import STEPS, Case
 from recorder.fake import kernels, ranks
 from recorder.frameworks import Framework, framework_of
-from recorder.models import Built, build
+from recorder.models import Built, build, masked
 from recorder.optimizers import OPTIMIZERS, Together
 from recorder.tracing.events import Recording
 from recorder.tracing.tracer import Tracer
@@ -80,8 +80,9 @@ class _Run:
         with self.framework.micro_step(self.module, last=last):
             with tracer.category("input"):
                 tokens, labels = self._batch(), self._batch()
+                mask = None if self.case.mask == "none" else self._batch()
             with self._autocast():
-                loss = self.built.loss(self.module, tokens, labels, self._at)
+                loss = self.built.loss(masked(self.module, mask), tokens, labels, self._at)
             self.framework.label(self.module, tracer)
             tracer.mark("fwd_done")
             tracer.phase = f"bwd:{place}"

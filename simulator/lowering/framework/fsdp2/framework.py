@@ -167,6 +167,7 @@ class Fsdp2:
                 first=first,
             ),
             existing=existing,
+            again=partial(hooks.pre_backward_again, kind=kind),
             after=leave if hooks.deferred(kind) else after,
             left=left,
             key=(*key, first),

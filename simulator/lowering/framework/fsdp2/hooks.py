@@ -188,6 +188,11 @@ class Hooks:
         self._gather_ahead(w, ahead)
         w.mark(f"pre_bwd.end:{kind.fqn}")
 
+    def pre_backward_again(self, w: BlockWriter, kind: Kind) -> None:
+        """The hook on a tensor that a module returns beside its output: all is gathered."""
+        w.mark(f"pre_bwd.begin:{kind.fqn}")
+        w.mark(f"pre_bwd.end:{kind.fqn}")
+
     def _gather_ahead(self, w: BlockWriter, ahead: Kind | None) -> None:
         if ahead is not None and self.reshards(ahead):
             self._unshard_again(w, ahead, "ahead")

@@ -1,4 +1,4 @@
-"""The attention call that most families share: sdpa, windowed sdpa or eager, by config."""
+"""The attention call that most families share: sdpa, masked sdpa or eager, by config."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from simulator.dtypes import DType
 from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Buffer, Shape
-from simulator.model.families.hf.masks import borrow_additive, borrow_boolean, is_windowed
-from simulator.model.ops.hf_attention import Eager, masked_sdpa, sdpa
+from simulator.model.families.hf.masks import borrow_additive, borrow_boolean, is_masked
+from simulator.model.ops.hf_attention import Eager, efficient_sdpa, masked_sdpa, sdpa
 
 
 def attend(
@@ -26,15 +26,17 @@ def attend(
     with b.part("core_attn", unread=b.lent("position_ids")):
         if config.attention == "eager":
             return eager(b, q, k, v, borrow_additive(b, shape))
-        if is_windowed(config, shape):
+        if is_masked(config, shape):
             return masked_sdpa(b, q, k, v, borrow_boolean(b, shape))
+        if config.attention == "efficient":
+            return efficient_sdpa(b, q, k, v)
         return sdpa(b, q, k, v, heads_first=eager.layout.q)
 
 
 def copies_value_gradient(config: ModelConfig, shape: Shape) -> bool:
     """Whether v's gradient comes back [b, heads, s, d], as it does from all but the kernels."""
     grouped = config.heads > config.kv_heads
-    return config.attention == "eager" or (grouped and is_windowed(config, shape))
+    return config.attention == "eager" or (grouped and is_masked(config, shape))
 
 
 def rotary_dim(config: ModelConfig) -> int:

@@ -1,7 +1,7 @@
 """Gemma-2 (modeling_gemma2.py): norms before and after, soft-capped scores and logits.
 
-sdpa knows no soft cap, so transformers runs it eagerly. Every other layer slides; both masks are
-built, of one size, and a block reads one.
+sdpa knows no soft cap, so transformers runs it eagerly. Every other layer slides, the first one
+included; both masks are built, of one size, and a block is passed one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from simulator.model.ops.embedding import embedding
 from simulator.model.ops.hf_attention import Eager
 from simulator.model.ops.hf_rope import rotary_tables
 from simulator.model.ops.norm import gemma_rms_norm
-from simulator.model.ops.plain import position_ids
-from simulator.model.ops.pointwise import scale
+from simulator.model.ops.plain import plain, position_ids
+from simulator.model.ops.pointwise import scale, times_table
 
 NORMS = (
     ("attention", "input_layernorm"),
@@ -54,6 +54,9 @@ def hf_gemma2(config: ModelConfig, shape: Shape) -> Decoder:
         norm=lambda b, x: gemma_rms_norm(b, x, "norm"),
         buffers=_buffers,
         softcap=True,
+        other_blocks={"full": _block},
+        kind_of=lambda config, layer: "full" if layer % 2 else "",
+        withheld={"": frozenset({"mask"}), "full": frozenset({"mask.sliding"})},
     )(config, shape)
 
 
@@ -64,7 +67,7 @@ def _buffers(config: ModelConfig) -> tuple[Buffer, ...]:
 
 def _start(b: GraphBuilder, config: ModelConfig, shape: Shape) -> Started:
     rows = embedding(b, shape.batch, shape.seq, config.vocab, config.hidden, "embed_tokens")
-    hidden = scale(b, rows, "embed.scaled")
+    hidden = _scaled(b, rows, shape)
     ids = position_ids(b, shape.seq)
     masks = (
         *lend_mask(b, config, shape, sliding=False),
@@ -72,6 +75,14 @@ def _start(b: GraphBuilder, config: ModelConfig, shape: Shape) -> Started:
     )
     tables = rotary_tables(b, ids, rotary_dim(config))
     return Started(hidden=hidden, held=(hidden, ids, *masks, *tables))
+
+
+def _scaled(b: GraphBuilder, rows: int, shape: Shape) -> int:
+    """Times a buffer of one number, stored as the parameters are and cast to the weight's dtype."""
+    if not shape.mixed:
+        return scale(b, rows, "embed.scaled")
+    factor = plain(b, "embed.scale", (1,), shape.dtype)
+    return times_table(b, rows, factor, "embed.scaled")
 
 
 def _block(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> int:

@@ -11,13 +11,14 @@ from simulator.errors import UnsupportedError
 from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder, Shape
+from simulator.model.families.hf.masks import lend_mask
 from simulator.model.families.hf.skeleton import Family, Started, register
 from simulator.model.ops.elementwise import add
 from simulator.model.ops.embedding import embedding
 from simulator.model.ops.hf_attention import Eager
 from simulator.model.ops.linear import linear
 from simulator.model.ops.norm import layer_norm
-from simulator.model.ops.plain import additive_mask, alibi, plain
+from simulator.model.ops.plain import alibi, plain
 from simulator.model.ops.pointwise import dropout, gelu
 from simulator.model.ops.views import copied_view, split
 
@@ -47,17 +48,21 @@ def hf_mpt(config: ModelConfig, shape: Shape) -> Decoder:
 def _start(b: GraphBuilder, config: ModelConfig, shape: Shape) -> Started:
     rows = embedding(b, shape.batch, shape.seq, config.vocab, config.hidden, "wte")
     slopes = alibi(b, config.heads, config.positions)
-    additive = additive_mask(b, shape.batch, shape.seq, "mask.additive", sliding=False)
+    (additive,) = lend_mask(b, config, shape, name="mask.additive", sliding=False)
     mask = plain(b, "mask", b.of(additive).shape, DType.BOOL, (additive,))
     return Started(hidden=rows, held=(rows, slopes, mask))
 
 
 def _block(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> int:
+    """Returns its probabilities too. FSDP's mixed precision passes it ALiBi in its own dtype."""
     _register_in_order(b, config)
+    slopes = b.borrow("alibi", (config.heads, 1, config.positions), DType.FP32)
+    if shape.casts and b.dtype is not DType.FP32:
+        slopes = b.cast_argument(slopes)
     with b.frame() as frame:
         first = layer_norm(b, x, "norm_1", bias=False)
         with b.frame(first):
-            mixed = _attention(b, config, shape, first)
+            mixed = _attention(b, config, shape, first, slopes)
             dropped = dropout(b, mixed, "attn.dropout", config.dropout)
             x1 = add(b, dropped, x, "attention.residual")
             b.module = "layers.*.mlp"
@@ -66,11 +71,10 @@ def _block(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> int:
         return _mlp(b, config, second, x1)
 
 
-def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> int:
+def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int, slopes: int) -> int:
     hidden, batch, seq = config.hidden, shape.batch, shape.seq
     heads = (batch, seq, config.heads, config.head_dim)
     mask = b.borrow("mask", (batch, 1, seq, seq), DType.BOOL)
-    slopes = b.borrow("alibi", (config.heads, 1, config.positions), DType.FP32)
     with b.frame(x) as frame:
         fused = linear(b, x, "attn.Wqkv", 3 * hidden)
         part = (batch, seq, hidden)
@@ -78,7 +82,7 @@ def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> in
         q, k = copied_view(b, q, "q.heads", heads), b.view(k, "k.heads", heads)
         v = copied_view(b, v, "v.heads", heads)
         eager = Eager(dropout=config.attention_dropout)
-        out = eager(b, q, k, v, mask, alibi=slopes, caller=frame)
+        out = eager(b, q, k, v, mask, alibi=slopes, caller=frame, returned=True)
         frame.bind(fused, out)
         return linear(b, out, "attn.out_proj", hidden)
 

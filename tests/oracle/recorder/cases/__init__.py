@@ -8,7 +8,7 @@ from recorder.cases.fine_tuning import FINE_TUNING
 from recorder.cases.float8 import FLOAT8
 from recorder.cases.frameworks import FRAMEWORKS
 from recorder.cases.hostile import HOSTILE
-from recorder.cases.hugging_face import HOSTILE_HUGGING_FACE, HUGGING_FACE
+from recorder.cases.hugging_face import EFFICIENT, HOSTILE_HUGGING_FACE, HUGGING_FACE, PADDED
 from recorder.cases.losses import LOSSES
 from recorder.cases.optimizers import OPTIMIZERS
 from recorder.cases.others import OTHERS
@@ -27,5 +27,7 @@ MERGED: dict[str, Case] = {
     **FLOAT8,
     **FRAMEWORKS,
     **LOSSES,
+    **PADDED,
+    **EFFICIENT,
 }
 CASES: dict[str, Case] = {**MERGED, **OTHERS}

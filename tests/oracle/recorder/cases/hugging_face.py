@@ -44,8 +44,43 @@ HUGGING_FACE = {
     "llama3.2_1b_ga2_nosync": _hf(ac="full", grad_accum=2, ga_sync=False, **_SMALL),
     "llama3.2_1b_pure": _hf(opt="adamw_foreach", clip=True, **_SMALL, **PURE_BF16),
 }
+_PADDED: dict[str, dict[str, Any]] = {
+    "llama3.2_1b": {"model": "llama-3.2-1b", "mb": 2, "seq": 512},
+    "qwen2.5_0.5b_eager": {"model": "qwen2.5-0.5b", "mb": 3, "seq": 300, "attn": "eager"},
+    "gpt2": {"model": "gpt2", "mb": 2, "seq": 512},
+    "gpt_neox_20b": {"model": "gpt-neox-20b", "mb": 2, "seq": 512},
+    "gemma2_9b": {"model": "gemma-2-9b", "mb": 2, "seq": 512, "attn": "eager"},
+    "mpt_7b": {"model": "mpt-7b", "mb": 2, "seq": 256, "attn": "eager"},
+    "mistral_7b_window": {"model": "mistral-7b", "mb": 2, "seq": 4096},
+    "phi4": {"model": "phi-4", "mb": 2, "seq": 512},
+}
+PADDED = {
+    **{
+        f"padded_{name}_{ac}": _hf(mask="padded", ac=ac, **shape)
+        for ac in ("full", "none")
+        for name, shape in _PADDED.items()
+    },
+    "padded_qwen3_8b_one_selective_op": _hf(
+        model="qwen3-8b", seq=512, mask="padded", ac="selective_op"
+    ),
+    "masked_by_ones_llama3.2_1b": _hf(mask="ones", **_SMALL),
+    "masked_by_ones_phi3_mini_eager": _hf(
+        model="phi-3-mini", seq=256, attn="eager", mask="ones", ac="full"
+    ),
+}
+EFFICIENT = {
+    f"efficient_{name}_{ac}": _hf(attn="efficient", ac=ac, mb=2, seq=520, **settings)
+    for ac in ("full", "none")
+    for name, settings in {
+        "llama2_7b": {"model": "llama-2-7b"},
+        "gpt2_fp32": {"model": "gpt2", **AS_STORED},
+        "gpt_neox_20b": {"model": "gpt-neox-20b"},
+        "phi3_mini": {"model": "phi-3-mini"},
+    }.items()
+}
 _TINY = {"model": "qwen2.5-0.5b", "seq": 512}
 _GPT2 = {"model": "gpt2", "seq": 300, "mb": 3}
+_MPT = {"model": "mpt-7b", "seq": 256, "attn": "eager"}
 _LLAMA_2 = {"model": "llama-2-7b", "seq": 512}
 HOSTILE_HUGGING_FACE = {
     "llama2_7b_titan_wrap_reshard2": _hf(wrap="titan", reshard=2, **_LLAMA_2),
@@ -69,6 +104,9 @@ HOSTILE_HUGGING_FACE = {
     "mpt_7b_eager_ga3_nosync": _hf(
         model="mpt-7b", seq=256, attn="eager", grad_accum=3, ga_sync=False, ac="full"
     ),
+    "mpt_7b_eager_pure_selective_op": _hf(ac="selective_op", **PURE_BF16, **_MPT),
+    "mpt_7b_eager_wrap_none_every2": _hf(ac="selective_2", wrap="none", **_MPT),
+    "mpt_7b_eager_none": _hf(mb=3, **_MPT),
     "phi3_mini_reshard4_selective_op": _hf(
         model="phi-3-mini", seq=512, reshard=4, ac="selective_op"
     ),

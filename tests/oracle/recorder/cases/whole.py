@@ -1,10 +1,10 @@
-"""Small models that are traced whole: a config.json, sequences, tokens each."""
+"""Small models that are traced whole: a config.json, sequences, tokens each, and perhaps a mask."""
 
 from __future__ import annotations
 
 from typing import Any
 
-Small = tuple[dict[str, Any], int, int]
+Small = tuple[dict[str, Any], int, int] | tuple[dict[str, Any], int, int, str]
 
 _SHAPE = {
     "hidden_size": 64,
@@ -94,3 +94,14 @@ SMALL: dict[str, Small] = {
     "qwen2_moe": _small("qwen2_moe", _QWEN2),
     "qwen2_moe_eager_experts": _small("qwen2_moe", _QWEN2, _ONE_BY_ONE, batch=1),
 }
+MASKED: dict[str, tuple[str, ...]] = {
+    "padded": (
+        *("llama_sdpa", "llama_eager1", "llama_mha_sdpa2", "llama_b1", "llama_one_sdpa3"),
+        *("mistral", "mistral_window", "mistral_eager_window", "mistral_odd"),
+        *("phi3_odd", "phi3_sdpa_window", "phi3_mqa_sdpa3", "qwen3_odd", "qwen2"),
+        *("gemma2", "gemma2_odd", "gpt2", "gpt2_eager", "gpt2_odd", "gpt2_sdpa_0.1_gelu"),
+        *("neox", "neox_sdpa_drop", "neox_one_sdpa1", "mpt", "mpt_b1", "mixtral", "qwen3_moe"),
+    ),
+    "ones": ("llama_sdpa", "gpt2_eager", "mistral_window", "neox"),
+}
+"""By mask, the traced models whose batch comes with it too."""

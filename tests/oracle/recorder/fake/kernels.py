@@ -8,6 +8,7 @@ never called (tensors are fake) restores the choice. ``F.scaled_dot_product_atte
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,6 +30,9 @@ BACKENDS = ("flash", "efficient", "math")
 _HALF = (torch.bfloat16, torch.float16)
 FLASH_ALIGNMENT = 8
 """The flash kernels take head sizes that are multiples of this; others are padded first."""
+
+BIAS_ALIGNMENT = 8
+"""The efficient kernel takes biases whose rows begin at multiples of this; others are padded."""
 
 
 class Backend:
@@ -116,7 +120,15 @@ def _flash(
 
 
 def _bias(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """What ``convert_boolean_attn_mask_`` and ``preprocess_mask`` make of a mask.
+
+    Source: ATen/native/transformers/attention.cpp.
+    """
     if mask.dtype == torch.bool:
-        zeros = torch.zeros_like(mask, dtype=query.dtype)
-        mask = zeros.masked_fill_(mask.logical_not(), float("-inf"))
+        scalar = partial(torch.scalar_tensor, dtype=query.dtype, device=mask.device)
+        mask = torch.where(mask, 0.0, scalar(float("-inf")))
+    if any(stride % BIAS_ALIGNMENT for stride in mask.stride()[:-1]):
+        width = mask.shape[-1]
+        missing = BIAS_ALIGNMENT - width % BIAS_ALIGNMENT
+        mask = functional.pad(mask, (0, missing))[..., :width]
     return mask.expand(*query.shape[:3], key.shape[2])

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from recorder.case import Case
-from recorder.models.built import DTYPES, Built, building
+from recorder.models.built import DTYPES, Built, building, masked
 
-__all__ = ["DTYPES", "Built", "build"]
+__all__ = ["DTYPES", "Built", "build", "masked"]
 
 T = TypeVar("T")
 

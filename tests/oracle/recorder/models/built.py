@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,11 @@ class Built:
     blocks: nn.ModuleList
     head: list[nn.Module]
     loss: Callable[[nn.Module, Tensor, Tensor, At], Tensor]
+
+
+def masked(module: nn.Module, mask: Tensor | None) -> Any:
+    """The module as a loop calls it whose batch says what is no padding (None: it doesn't)."""
+    return module if mask is None else partial(module, attention_mask=mask)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import transformers
-from torch import nn
+from torch import Tensor, nn
 from transformers import masking_utils
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -105,14 +105,20 @@ def hugging_face(config: Config, case: Case) -> Built:
         if hasattr(settings, "layer_types"):
             settings.layer_types = settings.layer_types[: case.n_layers]
     settings._attn_implementation = "eager" if case.attn == "eager" else "sdpa"
+    return of_settings(settings, case.mask, case.loss)
+
+
+def of_settings(settings: Any, mask: str, loss: str = "eager") -> Built:
+    """Build the model of a transformers config; ``mask`` and ``loss`` as in ``Case``."""
     settings.use_cache = False
     # it reads the batch's positions to see whether sequences are packed; here they never are
     masking_utils.find_packed_sequence_indices = lambda *_, **__: None
     attend_by(None)
+    _read_masks(all_ones=mask == "ones")
     root = MODEL_FOR_CAUSAL_LM_MAPPING[type(settings)](settings)
     as_stored(root, torch.get_default_dtype())
     root.train()
-    return _built(root, case.loss)
+    return _built(root, loss)
 
 
 def as_stored(root: nn.Module, dtype: torch.dtype) -> None:
@@ -138,3 +144,14 @@ def _built(root: Any, loss: str) -> Built:
         head=[norm, root.get_output_embeddings()],
         loss=hugging_face_loss(root, loss),
     )
+
+
+def _read_masks(*, all_ones: bool) -> None:
+    """A fake mask cannot be read: answer for it, after the kernels that a real one would take."""
+
+    def fast_all(mask: Tensor) -> bool:
+        torch.eq(mask.sum(), mask.numel())
+        return all_ones
+
+    masking_utils.is_tracing = lambda *_: False
+    masking_utils.fast_all = fast_all

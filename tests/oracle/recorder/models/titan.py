@@ -150,7 +150,13 @@ class Titan(nn.Module):
 
 
 def titan(size: Size, case: Case) -> Built:
-    """Build a size for a case."""
+    """Build a size for a case.
+
+    Raises:
+        ValueError: a mask.
+    """
+    if case.mask != "none":
+        raise ValueError(f"torchtitan's modules take no mask, so mask={case.mask} says nothing")
     layers = case.n_layers or size.layers
     size = replace(size, layers=layers, seq=case.seq, fused=case.fused_rms, grouped=case.gqa_native)
     root = Titan(size)
