@@ -92,7 +92,8 @@ class Eager:
 
     ``wide_softmax``: softmax(dtype=float32), then a cast back; ``softcap``: Gemma-2's;
     ``sinks``: gpt-oss' parameter of that name, one more score a row. MPT adds its fp32 ``alibi``
-    and fills where the mask is true.
+    and fills where the mask is true. ``sliced``: those of q, k, v that are slices of one product's
+    features: of one token each, sequences are no one batch of matrices.
     """
 
     wide_softmax: bool = True
@@ -100,6 +101,7 @@ class Eager:
     sinks: str = ""
     dropout: float = 0.0
     layout: Layout = Layout()
+    sliced: str = ""
 
     def __call__(
         self,
@@ -158,11 +160,11 @@ class Eager:
         batch, seq, heads, _ = shape
         if batch == 1:
             return Layout(q=True, k=True, v=True)
-        one = 1 in (heads, seq)
+        q, k, v = (heads == 1 or (seq == 1 and name not in self.sliced) for name in "qkv")
         if kv_heads == heads:
-            return Layout(q=one or self.layout.q, k=one or self.layout.k, v=one or self.layout.v)
+            return Layout(q=q or self.layout.q, k=k or self.layout.k, v=v or self.layout.v)
         copied = kv_heads > 1
-        return Layout(q=one or self.layout.q, k=copied, v=copied)
+        return Layout(q=q or self.layout.q, k=copied, v=copied)
 
     def _scores(self, b: GraphBuilder, scores: int, mask: int, alibi: int | None) -> int:
         if self.softcap:

@@ -15,7 +15,7 @@ import transformers
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
-from recorder.cases.whole import MASKED, SMALL, Small
+from recorder.cases.whole import MASKED, RESHAPED, SMALL, Small
 from recorder.fake import kernels
 from recorder.models import Built, masked
 from recorder.models.built import building
@@ -45,6 +45,7 @@ def _all(runs: dict[str, Any]) -> dict[str, Small]:
     """Those that were traced before, by what is known of them; the new; and with masks."""
     known = {name: (run["config"], run["batch"], run["seq"]) for name, run in runs.items()}
     plain = {name: small for name, small in known.items() if "mask" not in runs[name]} | SMALL
+    plain |= {name: (plain[of][0], *shape) for name, (of, *shape) in RESHAPED.items()}
     with_mask: dict[str, Small] = {
         f"{name}_{mask}": (*plain[name][:3], mask)
         for mask, names in MASKED.items()

@@ -75,7 +75,7 @@ def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> in
             q = copied_view(b, q, "q.heads", heads)
         else:
             v, q = b.view(v, "v.heads", heads), b.view(q, "q.heads", heads)
-        eager = Eager(wide_softmax=False, dropout=config.attention_dropout)
+        eager = Eager(wide_softmax=False, dropout=config.attention_dropout, sliced="qkv")
         out = attend(b, config, shape, (q, k, v), eager=eager)
         frame.bind(both, out)
         out = conv1d(b, out, "attn.c_proj", hidden)

@@ -81,7 +81,7 @@ def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int, slope
         q, k, v = split(b, fused, "chunk", {"q.part": part, "k.part": part, "v.part": part})
         q, k = copied_view(b, q, "q.heads", heads), b.view(k, "k.heads", heads)
         v = copied_view(b, v, "v.heads", heads)
-        eager = Eager(dropout=config.attention_dropout)
+        eager = Eager(dropout=config.attention_dropout, sliced="qkv")
         out = eager(b, q, k, v, mask, alibi=slopes, caller=frame, returned=True)
         frame.bind(fused, out)
         return linear(b, out, "attn.out_proj", hidden)

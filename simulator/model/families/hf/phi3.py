@@ -64,7 +64,7 @@ def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> in
             for (n, h), part, copy in zip(counts.items(), parts, copied, strict=True)
         )
         q, k = rotate_part(b, (q, k), tables, at_once=True)
-        eager = Eager(dropout=config.attention_dropout, layout=Layout(q=True, k=True))
+        eager = Eager(dropout=config.attention_dropout, layout=Layout(q=True, k=True), sliced="v")
         out = attend(b, config, shape, (q, k, v), eager=eager)
         frame.bind(qkv, q, k, out)
         return linear(b, out, "self_attn.o_proj", config.hidden)

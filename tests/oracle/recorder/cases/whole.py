@@ -68,6 +68,9 @@ def _small(kind: str, *parts: dict[str, Any], batch: int = 3, seq: int = 41, **k
 
 
 SMALL: dict[str, Small] = {
+    "phi3_mha_tok_eager3": _small(
+        "phi3", num_key_value_heads=4, pad_token_id=0, _attn_implementation="eager", seq=1
+    ),
     "mixtral": _small("mixtral", _MIXTRAL),
     "mixtral_eager_experts": _small("mixtral", _MIXTRAL, _ONE_BY_ONE),
     "mixtral_one_expert_a_token": _small("mixtral", _MIXTRAL, num_experts_per_tok=1, batch=1),
@@ -94,6 +97,15 @@ SMALL: dict[str, Small] = {
     "qwen2_moe": _small("qwen2_moe", _QWEN2),
     "qwen2_moe_eager_experts": _small("qwen2_moe", _QWEN2, _ONE_BY_ONE, batch=1),
 }
+RESHAPED: dict[str, tuple[str, int, int]] = {
+    "gpt2_tok_eager3": ("gpt2_tok_eager1", 3, 1),
+    "gpt2_one_tok_eager3": ("gpt2_one_eager1", 3, 1),
+    "mpt_tok3": ("mpt2", 3, 1),
+    "neox_two_tok_eager2": ("neox_eager2", 2, 1),
+    "llama_mha_tok_eager2": ("llama_mha_eager2", 2, 1),
+}
+"""Traced models of other shapes: of which, sequences, tokens each."""
+
 MASKED: dict[str, tuple[str, ...]] = {
     "padded": (
         *("llama_sdpa", "llama_eager1", "llama_mha_sdpa2", "llama_b1", "llama_one_sdpa3"),
@@ -101,6 +113,7 @@ MASKED: dict[str, tuple[str, ...]] = {
         *("phi3_odd", "phi3_sdpa_window", "phi3_mqa_sdpa3", "qwen3_odd", "qwen2"),
         *("gemma2", "gemma2_odd", "gpt2", "gpt2_eager", "gpt2_odd", "gpt2_sdpa_0.1_gelu"),
         *("neox", "neox_sdpa_drop", "neox_one_sdpa1", "mpt", "mpt_b1", "mixtral", "qwen3_moe"),
+        *("deepseek_v3", "deepseek_v3_eager", "deepseek_v2", "gpt_oss", "qwen2_moe"),
     ),
     "ones": ("llama_sdpa", "gpt2_eager", "mistral_window", "neox"),
 }
