@@ -113,13 +113,12 @@ class Eager:
         *,
         alibi: int | None = None,
         caller: Frame | None = None,
-        returned: bool = False,
     ) -> int:
         """The output as a contiguous [b, s, heads, d].
 
         The weights are returned too, and are a local of the block until it returns.
-        ``caller``: the frame whose local the last scores are, where attention is written inline.
-        ``returned``: the module returns the probabilities too.
+        ``caller``: the frame whose local the last scores are, where attention is written inline;
+        MPT's, whose block returns the weights as well.
         """
         batch, seq, heads, _ = b.of(q).shape
         head_dim = b.of(v).shape[-1]
@@ -142,7 +141,7 @@ class Eager:
                 self._sunk(b, scores, frame) if self.sinks else self._weights(b, scores, dtype)
             )
             b.hold_until_end(weights)
-            if returned:
+            if caller is not None:
                 b.return_too(weights)
             values = in_16_bits(b, v, "v.cast")
             weights = in_16_bits(b, weights, "weights.cast")
@@ -150,11 +149,7 @@ class Eager:
             with b.frame(values):
                 values = values if layout.v else contiguous(b, values, "v.contiguous")
                 out = batched_product(b, weights, values, "context", shape)
-            if batch > 1:
-                out = copied_view(b, out, "context.heads", shape)
-            if 1 in (heads, seq):
-                return b.view(out, "attention.view", (batch, seq, heads, head_dim))
-            return contiguous(b, out, "attention.contiguous", (batch, seq, heads, head_dim))
+            return _tokens_first(b, out)
 
     def _layout(self, shape: tuple[int, ...], kv_heads: int) -> Layout:
         batch, seq, heads, _ = shape
@@ -200,6 +195,16 @@ class Eager:
             frame.bind(shifted)
             weights = slice_of(b, softmax(b, shifted, "softmax"), "weights", shape)
             return dropout(b, weights, "weights.dropout", self.dropout)
+
+
+def _tokens_first(b: GraphBuilder, out: int) -> int:
+    """[b, heads, s, d] transposed to a contiguous [b, s, heads, d]."""
+    batch, heads, seq, head_dim = shape = b.of(out).shape
+    if batch > 1:
+        out = copied_view(b, out, "context.heads", shape)
+    if 1 in (heads, seq):
+        return b.view(out, "attention.view", (batch, seq, heads, head_dim))
+    return contiguous(b, out, "attention.contiguous", (batch, seq, heads, head_dim))
 
 
 def softmax(b: GraphBuilder, x: int, name: str) -> int:

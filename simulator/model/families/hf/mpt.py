@@ -82,7 +82,7 @@ def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int, slope
         q, k = copied_view(b, q, "q.heads", heads), b.view(k, "k.heads", heads)
         v = copied_view(b, v, "v.heads", heads)
         eager = Eager(dropout=config.attention_dropout, sliced="qkv")
-        out = eager(b, q, k, v, mask, alibi=slopes, caller=frame, returned=True)
+        out = eager(b, q, k, v, mask, alibi=slopes, caller=frame)
         frame.bind(fused, out)
         return linear(b, out, "attn.out_proj", hidden)
 
