@@ -92,6 +92,8 @@ class _Run:
             tracer.mark("bwd_done")
 
     def _scaled(self, loss: Tensor) -> Tensor:
+        if not self.case.loss_scaling:
+            return loss
         scaled = self.scaler.scale(loss)
         for kept in (self.scaler._scale, self.scaler._growth_tracker):
             if kept is not None:
