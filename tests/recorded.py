@@ -258,6 +258,7 @@ def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
             grad_accum=config["grad_accum"],
             precision=precision_of(config),
             **optimizer_of(config["opt"]),
+            optimizer_in_backward=config.get("in_backward", False),
             clip_grad_norm=1.0 if config["clip"] else None,
             **checkpointing_of(config["ac"]),
             attention=config["attn"],

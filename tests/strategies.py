@@ -79,6 +79,7 @@ def plans(draw: st.DrawFn) -> Plan:
     world, reshard = draw(st.integers(1, 70)), draw(st.sampled_from([True, False, 2, 4]))
     if not isinstance(reshard, bool):
         world = reshard * draw(st.integers(2, 9))
+    in_backward = draw(st.sampled_from([False, False, False, True]))
     name, implementation = draw(st.sampled_from(sorted(OPTIMIZERS.keys() - DTENSOR_REFUSES.keys())))
     return make_plan(
         dp_shard=world,
@@ -96,7 +97,8 @@ def plans(draw: st.DrawFn) -> Plan:
         offload=draw(st.sampled_from([False, False, True])),
         seq_len=draw(st.integers(1, 200)),
         micro_batch=draw(st.integers(1, 3)),
-        grad_accum=draw(st.integers(1, 3)),
+        grad_accum=1 if in_backward else draw(st.integers(1, 3)),
+        optimizer_in_backward=in_backward,
         precision=draw(st.sampled_from([MIXED, PURE, BF16_REDUCE])),
         optimizer=name,
         optimizer_implementation=implementation,
@@ -105,7 +107,7 @@ def plans(draw: st.DrawFn) -> Plan:
             momentum=draw(st.sampled_from([0.0, 0.9])),
             amsgrad=draw(st.booleans()),
         ),
-        clip_grad_norm=draw(st.sampled_from([None, 1.0])),
+        clip_grad_norm=None if in_backward else draw(st.sampled_from([None, 1.0])),
         activation_checkpointing=draw(
             st.sampled_from(
                 ["none", "full", "selective-op", "megatron-selective", "every-2", "every-3"]

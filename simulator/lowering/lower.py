@@ -119,7 +119,7 @@ class _Lowering:
     def program(self) -> Program:
         self._init()
         for step in range(self.steps):
-            for number, micro in enumerate(micro_steps(self.plan)):
+            for number, micro in enumerate(micro_steps(self.plan, first=step == 0)):
                 self._forward(Place(Phase.FORWARD, step, number), micro)
                 self._backward(Place(Phase.BACKWARD, step, number), micro)
             self._optimize(Place(Phase.OPTIMIZER, step))
@@ -288,7 +288,8 @@ class _Lowering:
             self.a.call(key, write, {"own": STEP}, place)
         if scaling:
             self.a.call(("scaler", "step"), scaling.before_step, {"own": STEP}, place)
-        self.stepping.step(place)
+        if not self.plan.training.optimizer_in_backward:
+            self.stepping.step(place)
         if scaling:
             self.a.call(("scaler", "update"), scaling.after_step, {"own": STEP}, place)
 

@@ -137,6 +137,7 @@ class Training:
     precision: Precision
     optimizer: str = "adamw"
     optimizer_implementation: str = "foreach"
+    optimizer_in_backward: bool = False
     hyper: Hyper = Hyper()
     clip_grad_norm: float | None = None
     activation_checkpointing: str = "none"

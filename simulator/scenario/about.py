@@ -64,6 +64,7 @@ ABOUT: dict[str, str] = {
     "training.optimizer": "adamw, adamw-fused, sgd, muon, or a map",
     "training.optimizer.name": "Which optimizer: dryfit list optimizers",
     "training.optimizer.implementation": "torch's: their temporaries and launches differ",
+    "training.optimizer.in_backward": "Step each parameter as soon as its gradient is there",
     "training.optimizer.weight_decay": "Left out: the optimizer's own default",
     "training.optimizer.momentum": "SGD's; 0 keeps no state. Left out: 0.9",
     "training.optimizer.amsgrad": "Adam's third state, the largest second moment",

@@ -37,7 +37,6 @@ HARMLESS: dict[str, tuple[Plain, ...]] = {
     "parallelism.ddp.static_graph": (False,),
     "parallelism.zero": (),
     "parallelism.megatron": (),
-    "training.optimizer.in_backward": (False,),
     "offload.activations": ("none",),
     "offload.pin": (True,),
     "launcher": (),

@@ -8,6 +8,7 @@ from simulator.documents.node import Map, Scalar, find
 from simulator.dtypes import DType
 from simulator.fine_tuning import FineTuning
 from simulator.lowering.lower import decoder_of
+from simulator.lowering.optimizer import LEFT_OUT
 from simulator.lowering.policy import parse_save
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Plan, Training
@@ -34,7 +35,12 @@ def warnings_of(tree: Map, model: ModelConfig, plan: Plan, software: Software) -
         for key, harmless, why in found
         if _asks(tree, tuple(key.split(".")), harmless)
     )
-    dead = (*dead, *_never_called(model, plan), *release_warnings(model, plan, software))
+    dead = (
+        *dead,
+        *_never_called(model, plan),
+        *release_warnings(model, plan, software),
+        *_left_out(plan),
+    )
     precision = plan.training.precision
     narrow = DType.FP16 in (precision.parameters, precision.compute, precision.reduce)
     if narrow and not precision.loss_scaling:
@@ -102,6 +108,7 @@ def _of_training(plan: Plan) -> Iterator[Dead]:
         why = ": the optimizer runs on the host, which is not simulated (offload.parameters: host)"
         yield "training.optimizer.name", "adamw", why
         yield "training.optimizer.implementation", None, why
+        yield "training.optimizer.in_backward", False, why
         yield "training.clip_grad_norm", None, why
 
 
@@ -161,6 +168,13 @@ def _of_optimizer(plan: Plan) -> Iterator[Dead]:
         yield "training.optimizer.amsgrad", False, why
     if name not in ("adam", "adamw", "adafactor", "muon", "sgd"):
         yield "training.optimizer.weight_decay", None, why
+
+
+def _left_out(plan: Plan) -> Iterator[str]:
+    """What is not counted of an optimizer that runs on the device."""
+    name = plan.training.optimizer
+    if name in LEFT_OUT and not plan.offload_parameters:
+        yield f"training.optimizer: {name}: {LEFT_OUT[name]}"
 
 
 def _of_model(model: ModelConfig) -> Iterator[Dead]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from simulator.documents.mistakes import Mistakes
 from simulator.documents.node import Map
 from simulator.model.config import ModelConfig
-from simulator.plan.plan import Hyper, Parallelism
+from simulator.plan.plan import Hyper, Parallelism, Precision
 from simulator.scenario.schema import OptimizerSection, TrainingSection
 
 PATH = ("training", "optimizer")
@@ -43,6 +43,28 @@ def resolve_optimizer(
         at_name = optimizer.implementation is None or name != "sgd"
         mistakes.at(tree, (*PATH, "name" if at_name else "implementation"), refused)
     return Chosen(implementation, _hyper(optimizer, model))
+
+
+def check_in_backward(
+    section: TrainingSection,
+    grad_accum: int,
+    precision: Precision | None,
+    mesh: Parallelism | None,
+    tree: Map,
+    mistakes: Mistakes,
+) -> None:
+    """Its hooks leave no gradients, to clip or to add to; torchtune and torchtitan say the same."""
+    if not section.optimizer.in_backward:
+        return
+    where = (*PATH, "in_backward")
+    if mesh and mesh.framework != "fsdp2":
+        mistakes.at(tree, where, f"not yet supported with {mesh.framework}; supported: fsdp2")
+    if section.clip_grad_norm is not None:
+        mistakes.at(tree, where, "leaves no gradients to clip; leave out clip_grad_norm")
+    if precision is not None and precision.loss_scaling:
+        mistakes.at(tree, where, "leaves no gradients to unscale; leave out loss_scaling")
+    if grad_accum > 1:
+        mistakes.at(tree, where, f"steps after every micro-batch, and grad_accum is {grad_accum}")
 
 
 def _hyper(section: OptimizerSection, model: ModelConfig | None) -> Hyper:

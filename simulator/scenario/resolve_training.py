@@ -16,7 +16,7 @@ from simulator.plan.versions import RULES, Software, default_of, liger_sums_apar
 from simulator.scenario.fine_tuning import resolve_fine_tuning
 from simulator.scenario.frameworks import USUAL
 from simulator.scenario.precision import resolve_precision
-from simulator.scenario.resolve_optimizer import resolve_optimizer
+from simulator.scenario.resolve_optimizer import check_in_backward, resolve_optimizer
 from simulator.scenario.schema import OffloadSection, TrainingSection
 
 _ATTENTION = {"flash": "sdpa", "efficient": "efficient", "eager": "eager"}
@@ -46,6 +46,7 @@ def resolve_training(
     optimizer = resolve_optimizer(section, model, mesh, tree, mistakes)
     replicas = mesh.dp_replicate * mesh.dp_shard if mesh else 0
     grad_accum = _grad_accum(section, replicas, tree, mistakes)
+    check_in_backward(section, grad_accum, precision, mesh, tree, mistakes)
     if precision is None:
         return None
     checkpointing = section.activation_checkpointing
@@ -63,6 +64,7 @@ def resolve_training(
         precision=precision,
         optimizer=section.optimizer.name,
         optimizer_implementation=optimizer.implementation,
+        optimizer_in_backward=section.optimizer.in_backward,
         hyper=optimizer.hyper,
         clip_grad_norm=section.clip_grad_norm,
         activation_checkpointing=checkpointing.mode,

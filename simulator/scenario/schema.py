@@ -143,6 +143,7 @@ class OptimizerSection(Section):
 
     name: Annotated[str, choice(OPTIMIZER_NAMES)] = "adamw"
     implementation: Annotated[str, choice(["foreach", "fused", "for-loop"])] | None = None
+    in_backward: Flag = False
     weight_decay: Annotated[float, number(0, 1e3)] | None = None
     momentum: Annotated[float, number(0, 1)] | None = None
     amsgrad: Flag = False

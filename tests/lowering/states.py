@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from simulator.dtypes import DType
 from simulator.lowering.assembly import Assembly, Place
 from simulator.lowering.optimizer import OPTIMIZERS
 from simulator.lowering.optimizer.op import Optimizer
 from simulator.lowering.optimizer.writing import STATE
+from simulator.lowering.recompute import plan_recompute
 from simulator.lowering.shards import Shard, shards_of
 from simulator.lowering.stepping import Stepping
-from simulator.lowering.units import units_of
+from simulator.lowering.units import Kind, Unit, units_of
 from simulator.lowering.writer import BlockWriter
 from simulator.model.decoder import Decoder
+from simulator.model.graph import Graph, Weight
 from simulator.plan.plan import Hyper, Precision
 from simulator.program.instructions import Category, Tensor
 from simulator.program.program import Phase, Program
@@ -31,15 +35,41 @@ def steps_of(
     precision: Precision,
     hyper: Hyper | None = None,
     world: int = 1,
-    steps: int = 3,
 ) -> Program:
-    """An optimizer's steps over a model's parameters, with nothing around them."""
-    optimizer = OPTIMIZERS[choice](choice[0], precision, hyper or Hyper())
+    """Three steps of an optimizer over a model's parameters, with nothing around them."""
     units = units_of(decoder, make_plan().training)
+    return _steps(choice, units, precision, hyper or Hyper(), world)
+
+
+def steps_over(
+    choice: tuple[str, str],
+    shapes: Sequence[tuple[int, ...]],
+    precision: Precision,
+    hyper: Hyper,
+) -> Program:
+    """The same over parameters of a layer by their shapes."""
+    weights = tuple(
+        Weight(name=f"p{number}", shape=shape, module="layers.*")
+        for number, shape in enumerate(shapes)
+    )
+    graph = Graph(name="all", values=(), ops=(), weights=weights, input=None, output=0)
+    recompute = plan_recompute(graph, "none")
+    kind = Kind(name="block", fqn="all", graph=graph, recompute=recompute, wrapped=True)
+    return _steps(choice, (Unit(kind=kind, label="all"),), precision, hyper, 1)
+
+
+def _steps(
+    choice: tuple[str, str],
+    units: Sequence[Unit],
+    precision: Precision,
+    hyper: Hyper,
+    world: int,
+) -> Program:
+    optimizer = OPTIMIZERS[choice](choice[0], precision, hyper)
     assembly = Assembly()
     stepping = Stepping(assembly, optimizer, units, lambda kind: shards_of(kind.graph, world))
     assembly.call(("nothing",), _nothing, {"own": "step"}, Place(Phase.INIT, 0))
-    for step in range(steps):
+    for step in range(3):
         stepping.step(Place(Phase.OPTIMIZER, step))
     return assembly.program(resident={STATE})
 

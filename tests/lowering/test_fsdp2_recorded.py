@@ -35,13 +35,16 @@ def together(breakdown: Mapping[str, int], run: dict[str, Any]) -> dict[str, int
     Activations, recomputed ones and temporaries count together. The slices that
     ``reshard_after_forward=int`` keeps are activations to the recorder and unsharded parameters
     to us; gradients that no reduction follows are temporaries to it, and so is what a rank that
-    shards with no other copies instead of gathering it.
+    shards with no other copies instead of gathering it. What an optimizer allocates in backward is
+    backward's to it.
     """
     merged = {"recomputed": "activations", "temporaries": "activations"}
     if not isinstance(run["config"]["reshard"], bool):
         merged["unsharded_parameters"] = "activations"
     if run["config"]["ws"] == (run["config"]["hsdp"] or 1):
         merged |= {"unsharded_parameters": "activations", "all_gather": "activations"}
+    if run["config"].get("in_backward"):
+        merged["optimizer_temporaries"] = "activations"
     if run["config"]["ga_sync"] is False:
         merged["unsharded_gradients"] = "activations"
     parts: dict[str, int] = {}

@@ -62,6 +62,7 @@ HONOURED: dict[str, Any] = {
     "training.precision": "pure-bf16",
     "training.optimizer.name": "sgd",
     "training.optimizer.implementation": "fused",
+    "training.optimizer.in_backward": "true",
     "training.optimizer.weight_decay": 0,
     "training.optimizer.momentum": 0,
     "training.optimizer.amsgrad": "true",

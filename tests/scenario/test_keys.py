@@ -175,6 +175,9 @@ def test_every_rule_is_of_a_key_and_of_both_sides(key: str) -> None:
         (["training.activation_checkpointing={mode: full, save: [aten.mm]}"], "selective-op"),
         (["training.activation_checkpointing={mode: full, modules: [mlp]}"], "megatron-selective"),
         (["offload.parameters=host", "training.optimizer=sgd"], "the optimizer runs on the host"),
+        (["training.optimizer={name: adamw, momentum: 0.5}"], "no part of what adamw holds"),
+        (["training.optimizer={name: sgd, amsgrad: true}"], "no part of what sgd holds"),
+        (["training.optimizer=adamw-4bit"], "compiled update holds for itself is not counted"),
         (["model.kv_expand=false"], "heads = kv_heads"),
         (["model={preset: mistral-7b, dropout: 0.1}"], "dropout in eager attention alone"),
         (["software.nccl=2.21"], "no rule of this version depends on it"),
@@ -187,6 +190,37 @@ def test_a_setting_without_effect_is_warned_about(
     (warning,) = load_text(TINY, sets).warnings
     assert words in warning
     assert load_text(TINY).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ("training.clip_grad_norm=1.0", "leaves no gradients to clip"),
+        ("training.precision={compute: fp16, loss_scaling: true}", "no gradients to unscale"),
+        ("training.grad_accum=2", "steps after every micro-batch, and grad_accum is 2"),
+    ],
+)
+def test_an_optimizer_in_backward_leaves_no_gradients(
+    load_text: Load, other: str, words: str
+) -> None:
+    asked = "training.optimizer={name: adamw, in_backward: true}"
+    assert load_text(TINY, [asked]).plan.training.optimizer_in_backward
+    with pytest.raises(ScenarioError, match=words):
+        load_text(TINY, [asked, other])
+
+
+@pytest.mark.parametrize(
+    ("short", "name", "way"),
+    [
+        ("adam", "adam", "foreach"),
+        ("adam-for-loop", "adam", "for-loop"),
+        ("muon-fused", "muon", "fused"),
+        ("adamw-fp8", "adamw-fp8", "fused"),
+    ],
+)
+def test_short_forms_of_optimizers(load_text: Load, short: str, name: str, way: str) -> None:
+    training = load_text(TINY, [f"training.optimizer={short}"]).plan.training
+    assert training.optimizer_choice == (name, way)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

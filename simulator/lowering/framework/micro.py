@@ -15,7 +15,8 @@ class MicroStep:
     ``reduce``: gradients are reduced over ranks (``set_requires_gradient_sync``); ``reshard``:
     gathered parameters go after backward (``set_reshard_after_backward``). What earlier
     micro-steps of the step left behind: ``accumulated``, unsharded gradients that were not
-    reduced; ``summed``, reduced gradients; ``gathered``, parameters that stayed.
+    reduced; ``summed``, reduced gradients; ``gathered``, parameters that stayed. ``births``: an
+    optimizer that steps in backward makes its states.
     """
 
     reduce: bool = True
@@ -23,6 +24,7 @@ class MicroStep:
     accumulated: bool = False
     summed: bool = False
     gathered: bool = False
+    births: bool = False
 
     @property
     def later(self) -> bool:
@@ -30,8 +32,9 @@ class MicroStep:
         return self.accumulated or self.summed
 
 
-def micro_steps(plan: Plan) -> Iterator[MicroStep]:
+def micro_steps(plan: Plan, *, first: bool = False) -> Iterator[MicroStep]:
     """The micro-steps of one step, in order; the last one always reduces and reshards."""
+    births = first and plan.training.optimizer_in_backward
     fsdp, count = plan.parallelism.fsdp, plan.training.grad_accum
     sync = fsdp.sync_every_micro_batch
     for number in range(count):
@@ -42,4 +45,5 @@ def micro_steps(plan: Plan) -> Iterator[MicroStep]:
             accumulated=later and not sync,
             summed=later and sync,
             gathered=later and not sync and not fsdp.reshard_after_backward,
+            births=births,
         )

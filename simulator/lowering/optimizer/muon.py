@@ -1,19 +1,18 @@
 """Muon as torch runs it, on the matrices between embedding and head; AdamW takes the rest.
 
 Source: torch/optim/_muon.py (2.13). Each update is made orthogonal by five Newton-Schulz steps in
-bf16. It runs through DTensor: where a matrix is sharded its Gram matrix is summed over the ranks
-if it has more rows than columns; else it and its matrix are gathered, for each product again.
+bf16. It runs through DTensor, which moves what each product needs, for each product again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from math import prod
 
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise, Gemm
 from simulator.lowering.optimizer.op import Group, Op, Ops, Optimizer
+from simulator.lowering.optimizer.placement import KINDS, Placed, cheapest
 from simulator.lowering.optimizer.tensors import MODULE, Sizes, element_wise, local, zeros
 from simulator.lowering.shards import Shard
 from simulator.plan.plan import Hyper, Precision
@@ -71,16 +70,20 @@ class _Muon:
 
 
 class _Orthogonal:
-    """``_zeropower_via_newtonschulz`` of one parameter's update, as a rank runs it."""
+    """``_zeropower_via_newtonschulz`` of one parameter's update, as a rank runs it.
+
+    X has no more rows than columns: a taller matrix is transposed.
+    """
 
     def __init__(self, name: str, dtype: DType, shard: Shard) -> None:
         self.name, self.dtype, self.shard = name, dtype, shard
-        self.rows, self.columns = shard.shape
-        self.sharded = shard.world > 1
-        self.tall = shard.weight.shape[0] > shard.weight.shape[1]
-        whole = self.rows * shard.world
-        self.gram = (self.columns,) * 2 if self.tall else (self.rows, whole)
-        self.whole = (whole, self.columns)
+        rows, columns = shard.weight.shape
+        self.tall = rows > columns
+        self.x = Placed(
+            shape=(columns, rows) if self.tall else (rows, columns),
+            place="R" if shard.world == 1 else "S1" if self.tall else "S0",
+            ranks=shard.world,
+        )
 
     def ops(self) -> Iterator[Op]:
         """Cast, norm, five steps; what the function's variables held goes when it returns."""
@@ -90,101 +93,103 @@ class _Orthogonal:
                 work=cast, makes=self._local("ortho", self.shard.shape), binds=(("ortho", "ortho"),)
             )
         yield from self._norm()
+        x = self.x
         for number in range(STEPS):
-            yield from self._gram_matrix()
-            yield from self._gram_update()
-            yield from self._next(last=number == STEPS - 1)
+            gram = yield from self._product("gram_matrix", (x, x.turned), turned=1)
+            update = yield from self._product("gram_update", (gram, gram), bias=gram)
+            last = number == STEPS - 1
+            x = yield from self._product(None if last else "ortho", (update, x), bias=x)
         yield Op(unbinds=("ortho",))
         yield Op(unbinds=("gram_matrix", "gram_update"))
         yield Op(binds=(("update", "next"),))
 
+    def _product(
+        self,
+        variable: str | None,
+        factors: tuple[Placed, Placed],
+        *,
+        bias: Placed | None = None,
+        turned: int | None = None,
+    ) -> Generator[Op, None, Placed]:
+        """One of ``mm`` and ``addmm``: what it moves, then the product; its result.
+
+        ``variable`` is bound to it; ``turned`` factors are views with their columns in a row.
+        """
+        plan = cheapest(factors, bias)
+        moved: list[str] = []
+        wanted = [*([(bias, plan.out)] if bias else []), *zip(factors, plan.factors, strict=True)]
+        for number, (tensor, place) in enumerate(wanted):
+            if tensor.place != place and tensor.place != "R":
+                yield from self._move(tensor, place, f"moved{number}", number == turned)
+                moved.insert(0, f"moved{number}")
+        left, right = (replace(f, place=p) for f, p in zip(factors, plan.factors, strict=True))
+        out = Placed(shape=(left.shape[0], right.shape[1]), place=plan.out, ranks=self.shard.world)
+        gemm = Gemm(
+            name=f"{self.name}.newton_schulz",
+            m=left.local[0],
+            n=right.local[1],
+            k=left.local[1],
+            dtype=DType.BF16,
+        )
+        yield Op(
+            work=gemm,
+            makes=self._local("next", out.local),
+            drops=tuple(moved),
+            binds=((variable, "next"),) if variable else (),
+        )
+        return out
+
+    def _move(self, tensor: Placed, place: str, name: str, turned: bool) -> Iterator[Op]:
+        """DTensor's redistribution; a gather of columns is put together after it."""
+        copies = ("contiguous",) if turned else ()
+        if turned:
+            yield Op(
+                work=self._copy("contiguous", tensor.bytes),
+                makes=self._local("contiguous", tensor.local),
+            )
+        kind = KINDS[tensor.place[0], place[0]]
+        whole = replace(tensor, place="R")
+        size = tensor.bytes if kind == "all_to_all" else whole.bytes
+        target = replace(tensor, place=place)
+        shape = whole.local if place == "R" else target.local
+        if kind == "all_gather":
+            shape = tensor.padded
+        cut = kind == "all_gather" and tensor.place == "S1"
+        work = self._collective(kind, size)
+        made = self._local("gathered" if cut else name, shape)
+        yield Op(work=work, makes=made, drops=() if cut else copies)
+        if cut:
+            yield Op(
+                work=self._copy("cat", whole.bytes),
+                makes=self._local(name, whole.local),
+                drops=("gathered", *copies),
+            )
+
     def _norm(self) -> Iterator[Op]:
         """``ortho_grad.div_(ortho_grad.norm().clamp(min=eps))``."""
+        sharded = self.shard.world > 1
         yield Op(work=self._element_wise("norm", 2, 0), makes=self._local("norm", (1,)))
-        if self.sharded:
-            yield Op(work=self._small("pow"), makes=self._local("squared", (1,)))
+        if sharded:
+            yield Op(work=self._copy("pow", 2), makes=self._local("squared", (1,)))
             yield Op(work=self._collective("all_reduce", 2), makes=self._local("summed", (1,)))
             yield Op(
-                work=self._small("pow"),
+                work=self._copy("pow", 2),
                 makes=self._local("root", (1,)),
                 drops=("squared", "summed"),
             )
-        found = ("root", "norm") if self.sharded else ("norm",)
-        yield Op(work=self._small("clamp"), makes=self._local("clamped", (1,)), drops=found)
+        found = ("root", "norm") if sharded else ("norm",)
+        yield Op(work=self._copy("clamp", 2), makes=self._local("clamped", (1,)), drops=found)
         yield Op(work=self._element_wise("div", 2, 2), drops=("clamped",))
-
-    def _gram_matrix(self) -> Iterator[Op]:
-        """``X @ X.T``: a part of the sum of a tall matrix, a rank's rows of another's."""
-        bound = (("gram_matrix", "gram"),)
-        made = self._local("gram", self.gram)
-        if self.tall or not self.sharded:
-            inner = self.rows if self.tall else self.columns
-            yield Op(work=self._gemm(*self.gram, inner), makes=made, binds=bound)
-            return
-        size = self._bytes(self.whole)
-        yield Op(
-            work=self._element_wise("contiguous", 2, 2),
-            makes=self._local("contiguous", self.shard.shape),
-        )
-        yield Op(
-            work=self._collective("all_gather", size), makes=self._local("gathered", self.whole)
-        )
-        yield Op(
-            work=element_wise(f"{self.name}.cat", size, size),
-            makes=self._local("transposed", self.whole),
-            drops=("gathered", "contiguous"),
-        )
-        gemm = self._gemm(*self.gram, self.columns)
-        yield Op(work=gemm, makes=made, drops=("transposed",), binds=bound)
-
-    def _gram_update(self) -> Iterator[Op]:
-        """``b * A + c * A @ A``."""
-        yield from self._whole_gram()
-        side = self.gram[1]
-        yield Op(
-            work=self._gemm(*self.gram, side),
-            makes=self._local("gram_update", self.gram),
-            drops=("whole",) if self.sharded else (),
-            binds=(("gram_update", "gram_update"),),
-        )
-
-    def _next(self, *, last: bool) -> Iterator[Op]:
-        """``a * X + B @ X``."""
-        if self.tall:
-            yield from self._whole_gram()
-            gemm = self._gemm(self.columns, self.rows, self.columns)
-        else:
-            if self.sharded:
-                gather = self._collective("all_gather", self._bytes(self.whole))
-                yield Op(work=gather, makes=self._local("whole", self.whole))
-            gemm = self._gemm(self.rows, self.columns, self.gram[1])
-        yield Op(
-            work=gemm,
-            makes=self._local("next", self.shard.shape),
-            drops=("whole",) if self.sharded else (),
-            binds=() if last else (("ortho", "next"),),
-        )
-
-    def _whole_gram(self) -> Iterator[Op]:
-        """The Gram matrix, or its update, summed or gathered; each use does it again."""
-        if not self.sharded:
-            return
-        shape = (self.gram[1],) * 2
-        kind = "all_reduce" if self.tall else "all_gather"
-        yield Op(work=self._collective(kind, self._bytes(shape)), makes=self._local("whole", shape))
 
     def _local(self, name: str, shape: tuple[int, ...]) -> tuple[str, Tensor]:
         return local(self.shard, name, DType.BF16, shape)
-
-    def _gemm(self, m: int, n: int, k: int) -> Gemm:
-        return Gemm(name=f"{self.name}.newton_schulz", m=m, n=n, k=k, dtype=DType.BF16)
 
     def _element_wise(self, what: str, read: int, written: int) -> Elementwise:
         numel = self.shard.numel
         return element_wise(f"{self.name}.{what}", read * numel, written * numel)
 
-    def _small(self, what: str) -> Elementwise:
-        return element_wise(f"{self.name}.{what}", 2, 2)
+    def _copy(self, what: str, size: int) -> Elementwise:
+        return element_wise(f"{self.name}.{what}", size, size)
 
     def _collective(self, kind: str, size: int) -> Collective:
         return Collective(
@@ -195,7 +200,3 @@ class _Orthogonal:
             name=f"{kind} {self.name}",
             module=MODULE,
         )
-
-    @staticmethod
-    def _bytes(shape: tuple[int, ...]) -> int:
-        return prod(shape) * DType.BF16.itemsize

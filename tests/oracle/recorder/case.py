@@ -9,6 +9,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 SINCE = (
     "framework",
     "options",
+    "in_backward",
     "lora",
     "rank",
     "lora_dropout",
@@ -42,7 +43,8 @@ class Case:
     then ``_offload`` to keep a block's arguments on the host.
     ``reshard`` is ``reshard_after_forward``; dtypes are ``bf16``, ``fp16``, ``fp32`` or None for
     "as stored", ``master`` being the stored one. ``wrap``: see ``recorder.frameworks.fsdp2``.
-    ``opt``: a name of ``recorder.optimizers``, None to step none.
+    ``opt``: a name of ``recorder.optimizers``, None to step none; ``in_backward`` steps each
+    parameter in a hook.
     ``framework``: a name of ``recorder.frameworks``; ``options`` are its own. ``lora``: names of
     linears with adapters, by commas, or ``all-linear``; ``lora_dtype`` None is the base's; beside
     adapters the parts ``trains`` are trained; without, all but the parts ``freeze``. Parts are
@@ -79,6 +81,7 @@ class Case:
     attn: str = "flash"
     framework: str = "fsdp2"
     options: tuple[tuple[str, Scalar], ...] = ()
+    in_backward: bool = False
     lora: str | None = None
     rank: int = 16
     lora_dropout: float = 0.0

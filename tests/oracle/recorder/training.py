@@ -51,10 +51,12 @@ class _Run:
         self.module: nn.Module = self.framework.wrap(self.built)
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.optimizer: Optimizer | Together | None = None
-        if case.opt is not None:
+        if case.opt is not None and not case.in_backward:
             self.optimizer = OPTIMIZERS[case.opt](self.parameters)
         self.scaler = torch.amp.GradScaler("cuda", enabled=case.loss_scaling)
         self.tracer = Tracer()
+        if case.in_backward:
+            self._step_in_backward()
         checkpointing.label_recomputed(self.built.blocks, self.tracer)
 
     def run(self) -> Recording:
@@ -112,7 +114,9 @@ class _Run:
                 own(1.0)
             else:
                 clip_grad_norm_(self.parameters, 1.0, foreach=True)
-        if self.optimizer is None:
+        if self.case.in_backward:
+            tracer.mark("opt_done")
+        elif self.optimizer is None:
             for parameter in self.parameters:
                 parameter.grad = None
         else:
@@ -123,6 +127,19 @@ class _Run:
             tracer.mark("opt_done")
             self.optimizer.zero_grad(set_to_none=True)
         tracer.mark("zero_grad")
+
+    def _step_in_backward(self) -> None:
+        """An optimizer a parameter, stepped in a hook, as torchtitan and torchtune do."""
+        assert self.case.opt is not None
+        for parameter in self.parameters:
+            optimizer = OPTIMIZERS[self.case.opt]([parameter])
+
+            def hook(_: Tensor, optimizer: Optimizer | Together = optimizer) -> None:
+                optimizer.step()
+                self._label_states(optimizer)
+                optimizer.zero_grad()
+
+            parameter.register_post_accumulate_grad_hook(hook)
 
     def _label_states(self, optimizer: Optimizer | Together) -> None:
         for states in optimizer.state.values():

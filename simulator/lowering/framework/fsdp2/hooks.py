@@ -11,6 +11,7 @@ from simulator.lowering.framework.fsdp2.groups import Group, own_group, root_gro
 from simulator.lowering.framework.fsdp2.reduce import Reduce, accumulated
 from simulator.lowering.framework.hooks import Gradients
 from simulator.lowering.framework.micro import MicroStep
+from simulator.lowering.optimizer.in_backward import in_backward
 from simulator.lowering.units import Kind, Unit
 from simulator.lowering.writer import BlockWriter
 from simulator.plan.plan import FP8_GATHERED, Plan
@@ -30,7 +31,9 @@ class Hooks:
         self.setting = setting_of(plan, plan.training.precision)
         self._after = self.options.reshards_to(self.setting.world)
         self.gather = Gather(self.setting)
-        self.reduce = Reduce(setting_of(plan, plan.training.trained_precision))
+        self.in_backward = in_backward(plan)
+        trained = setting_of(plan, plan.training.trained_precision)
+        self.reduce = Reduce(trained, self.in_backward)
         self._units = units
         self.root = root_group(units, self.setting.world)
         self._groups: dict[tuple[str, str], Group] = {}
@@ -352,5 +355,5 @@ class Hooks:
 
     def zero_grad(self, w: BlockWriter, group: Group) -> None:
         """The group's gradients are views of one block: it goes when all of them are None."""
-        if group.trained.members and not self.setting.offload:
+        if group.trained.members and not self.setting.offload and self.in_backward is None:
             w.free(w.shared(group.role, "gradients"))

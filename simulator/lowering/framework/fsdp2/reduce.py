@@ -8,6 +8,7 @@ from simulator.kernels import Elementwise
 from simulator.lowering.framework.buffers import copy, flat
 from simulator.lowering.framework.fsdp2.groups import Group, Member, Setting
 from simulator.lowering.framework.micro import MicroStep
+from simulator.lowering.optimizer.in_backward import InBackward
 from simulator.lowering.writer import BlockWriter
 from simulator.program.instructions import Category, Collective, Stream, Tensor
 
@@ -15,8 +16,8 @@ from simulator.program.instructions import Category, Collective, Stream, Tensor
 class Reduce:
     """Writes what happens to a group's gradients after its backward."""
 
-    def __init__(self, setting: Setting) -> None:
-        self.s = setting
+    def __init__(self, setting: Setting, in_backward: InBackward | None = None) -> None:
+        self.s, self.in_backward = setting, in_backward
 
     @property
     def converts(self) -> bool:
@@ -57,9 +58,12 @@ class Reduce:
         return aliased and not micro.summed and not self.s.offload
 
     def retained(self, micro: MicroStep) -> bool:
-        """HSDP holds each group's all-reduced buffer until backward ends (``AllReduceState``)."""
-        held = self.s.rules.retains_all_reduce and not self.becomes_gradients(micro)
-        return self.s.replicas > 1 and held
+        """HSDP holds each group's all-reduced buffer until backward ends (``AllReduceState``).
+
+        Where it becomes the gradients, they are what holds it, unless they go before.
+        """
+        goes = self.in_backward is not None or not self.becomes_gradients(micro)
+        return self.s.replicas > 1 and self.s.rules.retains_all_reduce and goes
 
     def drop_input(self, w: BlockWriter, role: str) -> None:
         """The compute stream, which will reuse the memory, waits for the reduce-scatter first."""
@@ -119,7 +123,7 @@ class Reduce:
         output = flat("reduced", group.numel, self.s.reduce, category, group.last)
         slot = None
         if becomes or retained:
-            slot = w.shared(group.role, "gradients" if becomes else "reduced")
+            slot = w.shared(group.role, "reduced" if retained else "gradients")
         slot = w.alloc(output, Stream.REDUCE_SCATTER, slot=slot)
         self._scatter(w, group, size)
         w.record(w.event(group.role, "reduced"), Stream.REDUCE_SCATTER)
@@ -133,7 +137,18 @@ class Reduce:
             self._consume(w, output.requested, group, after)
             if not retained:
                 w.free(slot)
+        if self.in_backward is not None:
+            self._step(w, group, after, micro, self.in_backward)
         w.record(w.event(group.role, "post_reduced"), after)
+
+    def _step(
+        self, w: BlockWriter, group: Group, stream: Stream, micro: MicroStep, optimizer: InBackward
+    ) -> None:
+        """Each parameter's hook; the gradients, views of one buffer, go when all have run."""
+        for member in group.members:
+            optimizer.step(w, member.shard, stream, member.home, first=micro.births)
+        if not (self.retained(micro) and self.becomes_gradients(micro)):
+            w.free(w.shared(group.role, "gradients"))
 
     def _scatter(self, w: BlockWriter, group: Group, size: int) -> None:
         if self.s.world == 1:

@@ -29,7 +29,21 @@ PLAIN = (
     "muon",
 )
 
+IN_BACKWARD = {
+    "loop": _with("adamw_loop", in_backward=True),
+    "foreach": _with("adamw_foreach", in_backward=True),
+    "fused_none": Case(n_layers=2, in_backward=True),
+    "sgd": _with("sgd_wd", in_backward=True),
+    "pure": _with("adamw_foreach", in_backward=True, **PURE_BF16),
+    "cast": _with("adam_loop_wd", in_backward=True, reduce_dtype="bf16"),
+    "hsdp": _with("adamw_loop", in_backward=True, hsdp=2),
+    "hsdp_cast": _with("adamw_loop", in_backward=True, hsdp=2, reduce_dtype="bf16"),
+    "blockroot": _with("adamw_fused", in_backward=True, wrap="block_root"),
+    "noreshard_ws3": _with("adamw_foreach", in_backward=True, reshard=False, ws=3),
+}
+
 OPTIMIZERS = {
+    **{f"opt_in_backward_{name}": case for name, case in IN_BACKWARD.items()},
     **{f"opt_{name}": _with(name) for name in PLAIN},
     "opt_adam_loop_wd_clip_ws6": _with("adam_loop_wd", clip=True, ws=6),
     "opt_sgd_loop_wd_pure": _with("sgd_loop_wd", **PURE_BF16),

@@ -35,12 +35,12 @@ class Routing:
         return torch.empty(rows, mask.dim(), dtype=torch.long, device=mask.device)
 
 
-def _zero(_: Routing, tensor: Tensor) -> int:
-    return 0
+def _number(_: Routing, tensor: Tensor) -> float:
+    return 1.0 if tensor.is_floating_point() else 0
 
 
 UNKNOWABLE: dict[Any, Callable[[Routing, Tensor], Any]] = {
     aten.nonzero.default: Routing.nonzero,
-    aten._local_scalar_dense.default: _zero,
+    aten._local_scalar_dense.default: _number,
 }
-"""Operators whose results depend on data. A number read from the device is 0."""
+"""Operators whose results depend on data. A number read from a tensor is 0, or 1.0."""

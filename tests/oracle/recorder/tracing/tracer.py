@@ -87,8 +87,6 @@ class Tracer(TorchDispatchMode):
             func = partial(UNKNOWABLE[func], self.routing)
         if self.phase.startswith("bwd"):
             func = IN_PLACE.get(func, func)
-        if func is torch.ops.aten._local_scalar_dense.default:
-            return 1.0  # nobody knows a fake tensor's value
         result = func(*args, **(kwargs or {}))
         if self._hypothetical.depth or active_fake_mode() is not self._mode:
             return result
