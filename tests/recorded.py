@@ -71,6 +71,7 @@ CATEGORY = {
     "opt_temp": "optimizer_temporaries",
     "input": "inputs",
     "buffer": "buffers",
+    "ddp_bucket": "buffers",
 }
 """The recorder's categories -> ours."""
 
@@ -231,7 +232,7 @@ def wrap_of(config: dict[str, Any], model: ModelConfig) -> str | tuple[str, ...]
 def model_and_plan(config: dict[str, Any]) -> tuple[ModelConfig, Plan]:
     """A recorder's configuration in our words."""
     model = model_of(config)
-    replicas = config["hsdp"] or 1
+    replicas = config["hsdp"] or (config["ws"] if config.get("framework") == "ddp" else 1)
     options = config.get("options", {})
     loss, chunks = loss_of(config)
     plan = Plan(

@@ -22,6 +22,7 @@ def test_live_bytes_and_peaks(name: str) -> None:
     program = program_of(run["config"])
     verify(program)
     found = replay(program)
-    assert [(m.mark, m.allocated) for m in found.marks] == [tuple(mark) for mark in run["marks"]]
+    marks = [tuple(mark) for mark in run["marks"] if mark[0] != "ddp_init"]
+    assert [(m.mark, m.allocated) for m in found.marks] == marks
     ours = {(peak.step, peak.phase): peak.allocated for peak in found.phases}
     assert ours == {key: peak["total"] for key, peak in peaks_by_phase(run).items()}

@@ -11,7 +11,7 @@ from recorder.cases.hostile import HOSTILE
 from recorder.cases.hugging_face import EFFICIENT, HOSTILE_HUGGING_FACE, HUGGING_FACE, PADDED
 from recorder.cases.losses import LOSSES
 from recorder.cases.optimizers import OPTIMIZERS
-from recorder.cases.others import OTHERS
+from recorder.cases.others import DDP, OTHERS
 from recorder.cases.real import REAL
 from recorder.cases.small import SMALL
 
@@ -24,6 +24,7 @@ MERGED: dict[str, Case] = {
     **HOSTILE_HUGGING_FACE,
     **HUGGING_FACE_AUTOCAST,
     **FINE_TUNING,
+    **DDP,
     **FLOAT8,
     **FRAMEWORKS,
     **LOSSES,

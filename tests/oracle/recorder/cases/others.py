@@ -1,4 +1,5 @@
-"""DDP, whose recordings no test reads yet."""
+"""DDP. Only a run's last backward reduces, so buckets keep their first shape, and views of them
+come one step late: tests read the recordings where neither shows."""
 
 from __future__ import annotations
 
@@ -12,6 +13,13 @@ def _ddp(settings: dict[str, Any] | None = None, **options: Any) -> Case:
     return Case(framework="ddp", options=tuple(options.items()), **usual)
 
 
+_LORA: dict[str, Any] = {"master": "bf16", "autocast": False, "lora": "wq,wv"}
+
+DDP = {
+    "ddp_lora": _ddp({**_LORA, "ac": "none", "opt": "adamw_foreach"}),
+    "ddp_lora_full_clip_ga2": _ddp({**_LORA, "grad_accum": 2, "clip": True}),
+    "ddp_freeze_embed_autocast": _ddp({"freeze": ("embed",)}),
+}
 OTHERS = {
     "ddp_autocast": _ddp(),
     "ddp_bucket_views": _ddp(gradient_as_bucket_view=True),

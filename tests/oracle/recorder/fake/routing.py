@@ -36,6 +36,7 @@ class Routing:
 
 
 def _number(_: Routing, tensor: Tensor) -> float:
+    """An index is the first; a step counter or a scale is 1, by which one can divide."""
     return 1.0 if tensor.is_floating_point() else 0
 
 
@@ -43,4 +44,4 @@ UNKNOWABLE: dict[Any, Callable[[Routing, Tensor], Any]] = {
     aten.nonzero.default: Routing.nonzero,
     aten._local_scalar_dense.default: _number,
 }
-"""Operators whose results depend on data. A number read from a tensor is 0, or 1.0."""
+"""Operators whose results depend on data, which fake tensors have none of."""
