@@ -17,7 +17,7 @@ from simulator.scenario.fine_tuning import resolve_fine_tuning
 from simulator.scenario.frameworks import USUAL
 from simulator.scenario.precision import resolve_precision
 from simulator.scenario.resolve_optimizer import check_in_backward, resolve_optimizer
-from simulator.scenario.schema import OffloadSection, TrainingSection
+from simulator.scenario.schema import CheckpointingSection, OffloadSection, TrainingSection
 
 _ATTENTION = {"flash": "sdpa", "efficient": "efficient", "eager": "eager"}
 """``training.attention`` -> what the model's modules call."""
@@ -49,7 +49,6 @@ def resolve_training(
     check_in_backward(section, grad_accum, precision, mesh, tree, mistakes)
     if precision is None:
         return None
-    checkpointing = section.activation_checkpointing
     tuning = None
     if model is not None:
         tuning = resolve_fine_tuning(section.fine_tuning, model, precision, tree, mistakes)
@@ -67,16 +66,23 @@ def resolve_training(
         optimizer_in_backward=section.optimizer.in_backward,
         hyper=optimizer.hyper,
         clip_grad_norm=section.clip_grad_norm,
-        activation_checkpointing=checkpointing.mode,
-        early_stop=checkpointing.early_stop,
-        checkpoint_save=checkpointing.save,
-        checkpoint_modules=checkpointing.modules or CORE_ATTENTION,
-        checkpoint_offload=checkpointing.offload,
+        **_checkpointing(section.activation_checkpointing),
         attention=attention,
         **_loss(section, software, model.style if model else "torchtitan"),
         compile=section.compile,
         fine_tuning=tuning,
     )
+
+
+def _checkpointing(section: CheckpointingSection) -> dict[str, Any]:
+    """What backward computes again."""
+    return {
+        "activation_checkpointing": section.mode,
+        "early_stop": section.early_stop,
+        "checkpoint_save": section.save,
+        "checkpoint_modules": section.modules or CORE_ATTENTION,
+        "checkpoint_offload": section.offload,
+    }
 
 
 def _check_tuning(precision: Precision, framework: str, tree: Map, mistakes: Mistakes) -> None:
@@ -85,7 +91,7 @@ def _check_tuning(precision: Precision, framework: str, tree: Map, mistakes: Mis
         text = "float8 linears are not supported with fine_tuning; leave out one of the two"
         mistakes.at(tree, ("training", "precision", "fp8"), text)
     if framework == "fsdp1":
-        text = "not yet supported under fsdp1; supported: framework: fsdp2, single"
+        text = "not yet supported under fsdp1; supported: framework: fsdp2, ddp, single"
         mistakes.at(tree, ("training", "fine_tuning"), text)
 
 
