@@ -5,8 +5,12 @@ Source of every rule and constant in this room: c10/cuda/CUDACachingAllocator.cp
 torch 2.13. Held against that library's own answers in ``tests/memory/test_caching_allocator.py``.
 """
 
-from simulator.memory.caching_allocator.allocator import CachingAllocator, Counters, OutOfMemory
+from simulator.memory.caching_allocator.allocator import (
+    CachingAllocator,
+    Counters,
+    OutOfMemoryError,
+)
 from simulator.memory.caching_allocator.device import Device
 from simulator.memory.caching_allocator.settings import Settings
 
-__all__ = ["CachingAllocator", "Counters", "Device", "OutOfMemory", "Settings"]
+__all__ = ["CachingAllocator", "Counters", "Device", "OutOfMemoryError", "Settings"]

@@ -11,7 +11,6 @@ from simulator.memory.caching_allocator.block import Block, Pool, Shelf
 from simulator.memory.caching_allocator.device import Device
 from simulator.memory.caching_allocator.settings import MIN_BLOCK, SMALL_SIZE, Settings
 
-
 NO_LIMIT = 1 << 62
 """Larger than any block: what ``max_split_size`` is where it is not set."""
 
@@ -32,7 +31,7 @@ class Counters:
     retries: int = 0
 
 
-class OutOfMemory(Exception):
+class OutOfMemoryError(Exception):
     """No block and no memory for ``requested`` bytes.
 
     The message is PyTorch's figures: what was free on the device, and reserved but not allocated.
@@ -70,7 +69,7 @@ class CachingAllocator:
         """Serve ``requested`` bytes (more than 0) on ``stream``.
 
         Raises:
-            OutOfMemory: even after everything cached was given back.
+            OutOfMemoryError: even after everything cached was given back.
         """
         if self._waiting:
             self._return_passed()
@@ -82,7 +81,7 @@ class CachingAllocator:
                 self._collect_garbage()
             block = self._mapped(shelf, size)
             if block is None:
-                raise OutOfMemory(requested, self.device.free, self.counters)
+                raise OutOfMemoryError(requested, self.device.free, self.counters)
         rest = block.size - size
         if rest >= MIN_BLOCK and self._splits(shelf.pool, size, rest):
             left, block = block, block.part(size)
@@ -108,8 +107,12 @@ class CachingAllocator:
 
     def record_stream(self, block: Block, stream: int) -> None:
         """``stream`` uses the block too: freed, it waits until that stream has passed."""
-        if stream != block.shelf.stream:
-            block.uses = [*(block.uses or ()), stream] if not block.uses or stream not in block.uses else block.uses
+        if stream == block.shelf.stream:
+            return
+        if block.uses is None:
+            block.uses = []
+        if stream not in block.uses:
+            block.uses.append(stream)
 
     def empty_cache(self) -> None:
         """``torch.cuda.empty_cache``: wait for every event, give every whole segment back."""

@@ -58,7 +58,7 @@ class Shelf:
         del self.keys[index], self.blocks[index]
 
     def fit(self, size: int) -> int:
-        """Index of the smallest block of at least ``size`` bytes; ``len(blocks)``: there is none."""
+        """Index of the smallest block of at least ``size`` bytes; ``len(blocks)``: none."""
         return bisect_left(self.keys, size << ADDRESS_BITS)
 
 
