@@ -59,7 +59,7 @@ def _version(context: click.Context, _: click.Parameter, value: bool) -> None:
     commands=VERBS,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 yes, 1 no (does not fit, out of bounds), 2 a mistake of yours, "
-    "3 one of ours, 130 interrupted.",
+    "3 one of ours, 130 interrupted, 129 or 143 hung up or terminated by a signal.",
 )
 @click.option(
     "--version",

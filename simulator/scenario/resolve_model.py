@@ -14,16 +14,13 @@ from simulator.model.config import ModelConfig
 from simulator.plan.versions import Software, default_of
 from simulator.scenario.catalogue import Catalogue
 from simulator.scenario.schema import ModelSection
+from simulator.scenario.special_shapes import LATENT, check_special, first_given, special_of
 
 UNGROUPED = ("gpt2", "gpt_neox", "mpt")
 """Families whose keys and values have as many heads as the queries, and cut hidden into them."""
 
-LATENT = ("deepseek_v2", "deepseek_v3")
-"""Families whose keys and values come from a latent, for as many heads as the queries."""
-
 _OF_TORCHTITAN = ("rms_norm", "kv_expand")
 _SHAPE = ("layers", "hidden", "ffn", "heads", "kv_heads", "vocab", "head_dim")
-_OF_EXPERTS = ("experts", "experts_per_token", "expert_ffn", "experts_implementation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +56,7 @@ def resolve_model(
     if config.style == "torchtitan" and "rms_norm" not in given:
         config = dataclasses.replace(config, rms_norm=str(norm))
     config = _shape(config, base, given, tree, mistakes)
-    _check_experts(base, config, given, tree, mistakes)
+    check_special(base, config, given, tree, mistakes)
     config = _dropout(config, section.dropout, tree, mistakes)
     _check_style(config, given, tree, mistakes)
     derived: dict[tuple[str, ...], tuple[Plain, str]] = {
@@ -68,8 +65,8 @@ def resolve_model(
     if config.style == "torchtitan":
         derived["model", "rms_norm"] = (config.rms_norm, norm_word)
         derived["model", "kv_expand"] = (config.kv_expand, word)
+    derived |= {("model", key): (getattr(config, key), word) for key in special_of(base)}
     if config.experts:
-        derived |= {("model", key): (getattr(config, key), word) for key in _OF_EXPERTS}
         derived["model", "expert_ffn"] = (config.expert_ffn or None, word)
     if section.hf_config is not None:
         derived["model", "preset"] = (None, "hf_config")
@@ -130,54 +127,24 @@ def _shape(
         text = f"{shape.family} has no grouped heads; expected {shape.heads}, or leave it out"
         mistakes.at(tree, ("model", "kv_heads"), text)
     elif shape.heads % shape.kv_heads:
-        where = _first_given(tree, ("kv_heads", "heads"))
+        where = first_given(tree, ("kv_heads", "heads"))
         text = f"heads = {shape.heads} is not a multiple of kv_heads = {shape.kv_heads}"
         mistakes.at(tree, where, text)
     if "head_dim" not in given and base.head_dim * base.heads == base.hidden:
         shape = dataclasses.replace(shape, head_dim=shape.hidden // shape.heads)
         if shape.hidden % shape.heads:
-            where = _first_given(tree, ("heads", "hidden"))
+            where = first_given(tree, ("heads", "hidden"))
             text = f"hidden = {shape.hidden} is no multiple of heads = {shape.heads}; set head_dim"
             mistakes.at(tree, where, text)
             return shape
     if shape.family in UNGROUPED and shape.head_dim * shape.heads != shape.hidden:
         text = f"{shape.family} cuts hidden into heads; expected hidden / heads, or leave it out"
         mistakes.at(tree, ("model", "head_dim"), text)
-    if shape.head_dim <= shape.rope_head_dim:
-        text = f"a head turns {shape.rope_head_dim} of its dims; expected more than that"
-        mistakes.at(tree, ("model", "head_dim"), text)
     if shape.head_dim % 2 and not shape.positions:
-        where = _first_given(tree, ("head_dim", "heads", "hidden"))
+        where = first_given(tree, ("head_dim", "heads", "hidden"))
         text = f"head_dim = {shape.head_dim} is odd; rotary positions need an even one"
         mistakes.at(tree, where, text)
     return shape
-
-
-def _check_experts(
-    base: ModelConfig,
-    shape: ModelConfig,
-    given: dict[str, Any],
-    tree: Map,
-    mistakes: Mistakes,
-) -> None:
-    """Keys of a mixture of experts where there is none; more experts a token than there are."""
-    if not base.experts:
-        for key in _OF_EXPERTS:
-            if key in given:
-                text = f"{base.name} has no routed experts; leave it out"
-                mistakes.at(tree, ("model", key), text, of_key=True)
-    elif shape.experts_per_token > shape.experts:
-        text = f"{shape.experts_per_token} experts a token, and a layer has {shape.experts}"
-        mistakes.at(tree, _first_given(tree, ("experts_per_token", "experts")), text)
-    elif shape.expert_groups and shape.experts % shape.expert_groups:
-        text = f"experts = {shape.experts} is no multiple of {shape.expert_groups} groups"
-        mistakes.at(tree, ("model", "experts"), text)
-
-
-def _first_given(tree: Map, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """The first of ``keys`` that the user wrote: the place to point at."""
-    paths = [("model", key) for key in keys]
-    return next((p for p in paths if origin_of(tree, p) != origin_of(tree, ("model",))), paths[0])
 
 
 def _dropout(

@@ -43,6 +43,7 @@ def resolve_training(
             _check_attention(attention, precision, model, framework, tree, mistakes)
         _check_length(section.seq_len, model, tree, mistakes)
         _check_packing(section.packing, model, tree, mistakes)
+        _check_one_token(section, attention, model, tree, mistakes)
     optimizer = resolve_optimizer(section, model, mesh, tree, mistakes)
     replicas = mesh.dp_replicate * mesh.dp_shard if mesh else 0
     grad_accum = _grad_accum(section, replicas, tree, mistakes)
@@ -222,6 +223,21 @@ def _check_packing(packing: str, model: ModelConfig, tree: Map, mistakes: Mistak
     if packing != "packed" and model.style == "torchtitan":
         text = f"torchtitan's modules take no mask of padding, so {packing!r} has no effect; "
         mistakes.at(tree, ("training", "packing"), f"{text}supported: packed, or model.style: hf")
+
+
+def _check_one_token(
+    section: TrainingSection, attention: str, model: ModelConfig, tree: Map, mistakes: Mistakes
+) -> None:
+    """sdpa folds the queries of a group into one where each sequence has a single token.
+
+    Source: ``pack_gqa`` of transformers' integrations/sdpa_attention.py.
+    """
+    padded = section.packing == "full" or (section.packing == "padded" and section.micro_batch > 1)
+    masked = padded or model.window == 1
+    grouped = model.kv_heads < model.heads and model.style == "hf"
+    if section.seq_len == 1 and masked and grouped and attention != "eager":
+        text = "one token under a mask with grouped heads is not supported; supported: from 2 on, "
+        mistakes.at(tree, ("training", "seq_len"), f"{text}or training.attention: eager")
 
 
 def _grad_accum(section: TrainingSection, replicas: int, tree: Map, mistakes: Mistakes) -> int:

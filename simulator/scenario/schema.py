@@ -72,6 +72,15 @@ class ModelSection(Section):
     experts_per_token: Annotated[int, whole(1, 65_536)] | None = None
     expert_ffn: Annotated[int, whole(1, 10_000_000)] | None = None
     experts_implementation: Annotated[str, choice(["grouped_mm", "eager"])] | None = None
+    shared_ffn: Annotated[int, whole(1, 10_000_000)] | None = None
+    dense_layers: Annotated[int, whole(0, 10_000)] | None = None
+    expert_groups: Annotated[int, whole(1, 65_536)] | None = None
+    topk_groups: Annotated[int, whole(1, 65_536)] | None = None
+    q_rank: Annotated[int, whole(0, 1_000_000)] | None = None
+    kv_rank: Annotated[int, whole(1, 1_000_000)] | None = None
+    rope_head_dim: Annotated[int, whole(2, 65_536)] | None = None
+    v_head_dim: Annotated[int, whole(1, 65_536)] | None = None
+    window: Annotated[int, whole(1, 2**24)] | None = None
     style: Annotated[str, choice(["torchtitan", "hf"], ["megatron"])] | None = None
     rms_norm: Annotated[str, choice(["fused", "composite"])] | None = None
     kv_expand: Flag | None = None

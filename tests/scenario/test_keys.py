@@ -69,6 +69,16 @@ def test_what_is_padded_comes_with_a_mask(
             load_text(TINY, sets)
 
 
+def test_one_token_under_a_mask_has_no_grouped_heads(load_text: Load) -> None:
+    sets = ["model.preset=qwen2.5-0.5b", "training.packing=full", "training.micro_batch=2"]
+    assert load_text(TINY, [*sets, "training.seq_len=2"]).plan.training.mask == "padded"
+    one = "training.seq_len=1"
+    with pytest.raises(ScenarioError, match="seq_len: one token under a mask"):
+        load_text(TINY, [*sets, one])
+    for other in ("training.attention=eager", "training.packing=packed", "model.kv_heads=14"):
+        load_text(TINY, [*sets, one, other])
+
+
 def test_the_efficient_kernel_takes_no_grouped_heads(load_text: Load) -> None:
     sets = ["training.attention=efficient", "model.style=hf", "model.preset=llama-2-7b"]
     assert load_text(TINY, sets).model.attention == "efficient"

@@ -32,7 +32,12 @@ def test_a_width_that_no_layer_has_is_warned_about(load_text: Load) -> None:
     ("change", "words"),
     [
         ("model.kv_heads=2", "has no grouped heads; expected 16"),
-        ("model.head_dim=64", "a head turns 64 of its dims"),
+        ("model.head_dim=64", "a head turns 64 of its 64 dims"),
+        ("model.rope_head_dim=200", "a head turns 200 of its 192 dims"),
+        ("model.rope_head_dim=33", "33 is odd"),
+        ("model.dense_layers=28", "the first 28 layers are dense, and there are 27"),
+        ("model.expert_groups=4", "chooses among all experts; leave it out"),
+        ("model.window=4", "has no sliding window; leave it out"),
         ("model.experts_per_token=65", "65 experts a token, and a layer has 64"),
     ],
 )
@@ -44,3 +49,16 @@ def test_latent_attention_has_rules_of_its_own(load_text: Load, change: str, wor
 def test_groups_of_experts_are_equal(load_text: Load) -> None:
     with pytest.raises(ScenarioError, match="experts = 250 is no multiple of 8 groups"):
         load_text(TINY, ["model.preset=deepseek-v3", "model.experts=250"])
+
+
+def test_shape_of_latent_attention_can_be_overridden(load_text: Load) -> None:
+    sizes = {"q_rank": 0, "kv_rank": 96, "rope_head_dim": 32, "v_head_dim": 64}
+    layers = {"shared_ffn": 640, "dense_layers": 0, "expert_groups": 4, "topk_groups": 3}
+    changes = [f"model.{key}={value}" for key, value in (sizes | layers).items()]
+    model = load_text(TINY, ["model.preset=deepseek-v3", *changes]).model
+    assert {key: getattr(model, key) for key in sizes | layers} == sizes | layers
+
+
+def test_more_groups_than_there_are(load_text: Load) -> None:
+    with pytest.raises(ScenarioError, match="the best 9 groups, and there are 8"):
+        load_text(TINY, ["model.preset=deepseek-v3", "model.topk_groups=9"])

@@ -29,6 +29,8 @@ BASE: dict[str, Any] = {
 }
 
 MIXTURE = {"model": {"preset": "mixtral-8x7b", "layers": 1, "hidden": 512, "ffn": 1024}}
+LATENT = {"model": {"preset": "deepseek-v3", "layers": 2, "hidden": 512, "experts": 16}}
+LATENT["model"] |= {"expert_groups": 4, "topk_groups": 2, "dense_layers": 1}
 
 BEFORE: dict[str, dict[str, Any]] = {
     "model.preset": {"model": {"preset": "llama-2-7b", "layers": 2}},
@@ -37,6 +39,12 @@ BEFORE: dict[str, dict[str, Any]] = {
     "model.experts_per_token": MIXTURE,
     "model.expert_ffn": MIXTURE,
     "model.experts_implementation": MIXTURE,
+    **{
+        f"model.{key}": LATENT
+        for key in ("shared_ffn", "dense_layers", "expert_groups", "topk_groups")
+    },
+    **{f"model.{key}": LATENT for key in ("q_rank", "kv_rank", "rope_head_dim", "v_head_dim")},
+    "model.window": {"model": {"preset": "mistral-7b", "layers": 2}},
     "training.attention": {"model": {"preset": "mistral-7b", "layers": 2}},
     "training.packing": {"model.style": "hf"},
     "parallelism.fsdp.reshard_after_backward": {
@@ -82,6 +90,15 @@ VALUES: dict[str, Any] = {
     "model.experts_per_token": 1,
     "model.expert_ffn": 512,
     "model.experts_implementation": "eager",
+    "model.shared_ffn": 512,
+    "model.dense_layers": 2,
+    "model.expert_groups": 8,
+    "model.topk_groups": 4,
+    "model.q_rank": 0,
+    "model.kv_rank": 128,
+    "model.rope_head_dim": 32,
+    "model.v_head_dim": 64,
+    "model.window": 256,
     "cluster.gpu": "h200-sxm-141gb",
     "parallelism.ddp.bucket_cap": "1 MiB",
     "training.attention": "eager",

@@ -9,16 +9,41 @@ float8_ops.py ``preprocess_addmm``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from math import prod
 
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise, Gemm
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import GradTensor, Weight
+from simulator.model.ops.autocast import in_16_bits
 from simulator.model.rule import Rule
 
 _SCALE = ("float64", "clamped", "reciprocal", "product", "scale")
 """From the largest magnitude to the scale (``amax_to_scale``), one number each."""
+
+
+def float8_linear(
+    b: GraphBuilder, x: int, name: str, weight: Weight, shape: tuple[int, ...], *, bias: bool
+) -> int:
+    """``Float8Linear.forward``: the product, in 16 bits under autocast, then the bias' own add."""
+    added = b.weight(f"{name}.bias", weight.shape[:1]) if bias else None
+    source = in_16_bits(b, x, f"{name}.input")
+    with b.frame(x) if source != x else nullcontext():
+        y = float8_product(b, source, name, weight, shape)
+        return y if added is None else _plus(b, y, name, added)
+
+
+def _plus(b: GraphBuilder, y: int, name: str, bias: Weight) -> int:
+    """A new tensor; the engine sums the gradient of the bias."""
+    out = b.value(f"{name}.biased", b.of(y).shape, b.of(y).dtype)
+    size = b.bytes(out)
+    kernel = Elementwise(name=f"{name}.add", kind="copy", read=size, written=size)
+    rule = Rule(f"{name}.add")
+    rule.make("bias.grad", bias.shape, b.dtype, weight=bias.name, read=size)
+    rule.by_engine()
+    b.op(f"{name}.add", "add", (y,), (out,), kernel, passes=(y,), rule=rule)
+    return out
 
 
 def float8_product(
@@ -87,7 +112,8 @@ def _backward(
 ) -> Rule:
     """grad_input = grad · W, then grad_weight = gradᵀ · x; each operand is cast anew.
 
-    ``_scaled_mm`` wants its operands row by column, so what lies otherwise is copied.
+    ``_scaled_mm`` wants its operands row by column, so what lies otherwise is copied. Under
+    autocast the engine casts the weight's gradient to the weight's dtype.
     """
     rule = Rule(name)
     out_features, in_features = weight.shape
@@ -109,26 +135,30 @@ def _backward(
         rule.make("grad.rows", grad_shape, DType.FP8),
         rule.make("input.columns", shape, DType.FP8),
     ]
-    _scaled_mm(
-        rule,
-        Gemm(name=f"{name}.wgrad", m=out_features, n=in_features, k=tokens, dtype=DType.FP8),
-        GradTensor(
-            name=f"{name}.weight.grad",
-            shape=weight.shape,
-            dtype=dtype,
-            weight=weight.name,
-            reads=(x,),
-        ),
-        copied,
+    product = Gemm(name=f"{name}.wgrad", m=out_features, n=in_features, k=tokens, dtype=DType.FP8)
+    same = dtype is stored
+    made = GradTensor(
+        name=f"{name}.weight.grad",
+        shape=weight.shape,
+        dtype=dtype,
+        weight=weight.name if same else None,
+        toward=None if same else weight.name,
+        reads=(x,),
     )
+    narrow = _scaled_mm(rule, product, made, copied)
     rule.free(*held)
+    if not same:
+        rule.make("weight.grad.cast", weight.shape, stored, weight=weight.name, read=made.bytes)
+        rule.by_engine()
+        rule.free(narrow)
     return rule
 
 
-def _scaled_mm(rule: Rule, kernel: Gemm, made: GradTensor, copied: Sequence[int]) -> None:
+def _scaled_mm(rule: Rule, kernel: Gemm, made: GradTensor, copied: Sequence[int]) -> int:
     inverses = [rule.make(f"{kernel.name}.inverse.{n}", (1,), DType.FP32) for n in (0, 1)]
-    rule.launch(kernel, made)
+    product = rule.launch(kernel, made)
     rule.free(*inverses, *copied)
+    return product
 
 
 def _cast_steps(rule: Rule, name: str, shape: Sequence[int], dtype: DType) -> list[int]:

@@ -13,7 +13,7 @@ from simulator.model.builder import GraphBuilder
 from simulator.model.float8 import takes_float8
 from simulator.model.graph import GradTensor, Weight
 from simulator.model.ops.autocast import Operand, in_16_bits, operand
-from simulator.model.ops.float8 import float8_product
+from simulator.model.ops.float8 import float8_linear
 from simulator.model.ops.lora import adapter_weight, with_adapters
 from simulator.model.ops.mm import mm
 from simulator.model.ops.nf4 import nf4_product
@@ -74,9 +74,7 @@ def _product(
             b.weight(f"{name}.bias", weight.shape[:1])
         return nf4_product(b, x, name, weight, weight.nf4, shape)
     if b.float8 and takes_float8(weight.shape):
-        if bias or b.autocast is not None:
-            raise UnsupportedError(f"{name}: a float8 linear with a bias, or under autocast")
-        return float8_product(b, x, name, weight, shape)
+        return float8_linear(b, x, name, weight, shape, bias=bias)
     added = _bias(b, name, weight.shape[0]) if bias else None
     factor = operand(b, f"{name}.weight", weight)
     source = in_16_bits(b, x, f"{name}.input")

@@ -58,10 +58,10 @@ class Shelf:
 
 def shelf_of(case: Case) -> Shelf:
     """The file that a case's recording belongs in."""
-    if case.fp8:
-        return Shelf(DATA / "float8_runs.json.gz")
     if case.framework != "fsdp2":
         return Shelf(DATA / "framework_runs.json.gz")
+    if case.fp8:
+        return Shelf(DATA / "float8_runs.json.gz")
     if case.lora or case.freeze:
         return Shelf(DATA / "fine_tuning_runs.json.gz")
     if case.loss != "eager":

@@ -97,8 +97,6 @@ class _Run:
         if not self.case.loss_scaling:
             return loss
         scaled = self.scaler.scale(loss)
-        if not self.case.loss_scaling:
-            return scaled
         for kept in (self.scaler._scale, self.scaler._growth_tracker):
             if kept is not None:
                 self.tracer.tag(kept, "buffer")

@@ -71,4 +71,45 @@ FSDP1 = {
     "fsdp1_7b_full": _fsdp1(model="titan:llama2_7b", mb=1, seq=4096, ac="full"),
 }
 
-FRAMEWORKS = {**SINGLE, **FSDP1}
+_PADDED: dict[str, Any] = {"model": "hf:llama-3.2-1b", "n_layers": 2, "seq": 256, "mask": "padded"}
+_ONES: dict[str, Any] = {"model": "hf:gpt2", "n_layers": 3, "mb": 1, "seq": 300, "mask": "ones"}
+_DDP: dict[str, Any] = {"framework": "ddp", **AS_STORED}
+_HF_FLOAT8: dict[str, Any] = {
+    "model": "hf:qwen3-8b",
+    "n_layers": 2,
+    "seq": 256,
+    "fp8": "tensorwise",
+}
+
+FLOAT8_AND_PADDED = {
+    "single_bf16_float8": Case(fp8="tensorwise", **_BF16),
+    "single_bf16_float8_selective_op_ga2": Case(
+        fp8="tensorwise", ac="selective_op", grad_accum=2, clip=True, **_BF16
+    ),
+    "single_autocast_float8": Case(fp8="tensorwise", autocast=True, **_FP32),
+    "single_hf_float8_full": Case(ac="full", **_HF_FLOAT8, **_BF16),
+    "ddp_float8_full": Case(fp8="tensorwise", ac="full", **{**_DDP, "master": "bf16"}),
+    "fsdp1_float8": _fsdp1(fp8="tensorwise"),
+    "fsdp1_float8_full_flat_ga2": _fsdp1(
+        fp8="tensorwise", ac="full", use_orig_params=False, grad_accum=2, ga_sync=False
+    ),
+    "single_hf_autocast_float8_full": Case(
+        autocast=True, **{**_FP32, **_HF_FLOAT8, "model": "hf:qwen2.5-7b", "ac": "full"}
+    ),
+    "hf_float8_none": Case(wrap="block_root", **_HF_FLOAT8),
+    "hf_float8_biased_full": Case(
+        wrap="block_root", **{**_HF_FLOAT8, "model": "hf:qwen2.5-7b", "ac": "full"}
+    ),
+    "hf_float8_biased_gathered": Case(
+        wrap="block_root", **{**_HF_FLOAT8, "model": "hf:qwen2.5-7b", "fp8": "all_gather"}
+    ),
+    "hf_float8_gpt_neox": Case(wrap="block_root", **{**_HF_FLOAT8, "model": "hf:gpt-neox-20b"}),
+    "single_padded": Case(**_PADDED, **_BF16),
+    "single_padded_autocast_full": Case(autocast=True, ac="full", **_PADDED, **_FP32),
+    "ddp_padded_autocast": Case(autocast=True, **_PADDED, **_DDP),
+    "ddp_masked_by_ones": Case(**_ONES, **{**_DDP, "master": "bf16"}),
+    "fsdp1_padded_full": _fsdp1(ac="full", **_PADDED),
+    "fsdp1_masked_by_ones": _fsdp1(**_ONES),
+}
+
+FRAMEWORKS = {**SINGLE, **FSDP1, **FLOAT8_AND_PADDED}
