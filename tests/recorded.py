@@ -280,7 +280,7 @@ def loss_of(config: dict[str, Any]) -> tuple[str, int]:
     name = config.get("loss") or "eager"
     if name == "titan":
         return "eager", 1
-    kind, _, count = name.rpartition("-")
+    kind, _, count = name.replace("chunked-logits", "chunked").rpartition("-")
     return (kind, int(count)) if count.isdigit() else (name, 1)
 
 

@@ -7,6 +7,7 @@ framework writes its hooks into the same blocks and never owns this loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from simulator.errors import UnsupportedError
@@ -66,7 +67,18 @@ def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
         mixed=mixed,
         casts=mixed and framework == "fsdp2" and wraps_blocks(plan.parallelism.fsdp.wrap),
     )
-    return FAMILIES[config.family](config, shape)
+    decoder = FAMILIES[config.family](config, shape)
+    if training.loss == "chunked" and _calls_head_once(config, decoder, plan):
+        cut = replace(shape, loss=replace(shape.loss, cuts_logits=True))
+        return FAMILIES[config.family](config, cut)
+    return decoder
+
+
+def _calls_head_once(config: ModelConfig, decoder: Decoder, plan: Plan) -> bool:
+    """torchtitan's decoder with norm and head in one unit, of one forward."""
+    parallelism = plan.parallelism
+    wrapped = wrapped_sorts(parallelism.fsdp.wrap, decoder)
+    return config.style == "torchtitan" and parallelism.framework == "fsdp2" and "head" in wrapped
 
 
 def _float8(fp8: str | None) -> str:
@@ -335,10 +347,12 @@ def check_loss(decoder: Decoder, plan: Plan) -> None:
         raise UnsupportedError(f"loss {loss!r} is not supported under {parallelism.framework}")
     if decoder.loss_part.projects and plan.training.precision.loss_scaling:
         raise UnsupportedError(f"loss {loss!r} is not supported with loss scaling")
-    if loss == "chunked" and "head" in wrapped_sorts(parallelism.fsdp.wrap, decoder):
+    apart = "head" in wrapped_sorts(parallelism.fsdp.wrap, decoder)
+    if loss == "chunked" and apart and decoder.loss_part.projects:
         raise UnsupportedError(
-            "chunked calls the head once a chunk, which is not yet supported with the head in an "
-            "FSDP unit of its own; supported: fsdp.wrap: block or none, or loss: chunked-head"
+            "chunked calls the head once a chunk, which is not yet supported with transformers' "
+            "head in an FSDP unit of its own; supported: fsdp.wrap: block or none, or loss: "
+            "chunked-head"
         )
 
 

@@ -10,13 +10,15 @@ class LossChoice:
     """``name``: of ``LOSSES``; ``chunks``: into how many the sequence is cut, where it is.
 
     ``upcasts``: the model's own forward casts its logits to fp32. ``sums_apart``: the fused linear
-    loss multiplies each chunk's weight gradient apart before it adds it.
+    loss multiplies each chunk's weight gradient apart before it adds it. ``cuts_logits``: the head
+    is called once, and its logits are cut.
     """
 
     name: str = "eager"
     chunks: int = 1
     upcasts: bool = False
     sums_apart: bool = False
+    cuts_logits: bool = False
 
 
 EAGER = LossChoice()

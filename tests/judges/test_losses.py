@@ -270,8 +270,6 @@ def test_it_lowers_under_every_wrap_and_accumulation(name: str, style: str, wrap
     config = replace(PRESETS[STYLES[style]], layers=2)
     if config.tied and wrap in ("torchtitan", "parts"):
         pytest.skip("a tied head cannot be in a unit of its own")
-    if name == "chunked" and wrap in ("torchtitan", "parts"):
-        pytest.skip("refused: test_chunked_with_a_wrapped_head_is_refused")
     known = ("layers.*", "norm, output") if wrap == "parts" else wrap
     for sync in (True, False):
         plan = make_plan(
@@ -289,10 +287,52 @@ def test_it_lowers_under_every_wrap_and_accumulation(name: str, style: str, wrap
         assert resident[0] == resident[1] == resident[2]
 
 
-def test_chunked_with_a_wrapped_head_is_refused() -> None:
+def test_chunked_with_a_wrapped_head_is_refused_where_the_model_cannot_cut_its_logits() -> None:
     plan = make_plan(fsdp=Fsdp(wrap="torchtitan"), loss="chunked", loss_chunks=4)
+    config = PRESETS["llama-2-7b"]
     with pytest.raises(UnsupportedError, match=r"fsdp\.wrap: block"):
-        lower(decoder_of(PRESETS["llama-2-7b"], plan), plan)
+        lower(decoder_of(replace(config, style="hf"), plan), plan)
+    assert not decoder_of(config, plan).loss_part.projects
+
+
+@pytest.mark.parametrize("vocab", [32000, 128256, 151936, 256000])
+@pytest.mark.parametrize(("tokens", "chunks"), [(512, 8), (2048, 4)])
+def test_logits_cut_by_the_loss(vocab: int, tokens: int, chunks: int) -> None:
+    """2 + 4 + 4 / N B a logit forward, 4 kept.
+
+    Backward: 4 and two gradients of a chunk; at its end 2 of the chunks and 2 joined; with the
+    head's gradients, 2.
+    """
+    shape = Shape(batch=1, seq=tokens, dtype=DType.BF16, loss=CUT[chunks])
+    part = write_loss(shape, 64, Head(name="output", vocab=vocab), hf=False)
+    found, unit = cost([projected(shape, 64, vocab), part.graph]), tokens * vocab
+    assert found.after == pytest.approx(4 * unit, rel=1e-3)
+    assert found.forward == pytest.approx((6 + 4 / chunks) * unit, rel=1e-3)
+    assert found.backward == pytest.approx((4 + 8 / chunks) * unit, rel=1e-3)
+
+
+CUT = {n: LossChoice(name="chunked", chunks=n, cuts_logits=True) for n in (4, 8)}
+
+
+@pytest.mark.parametrize("vocab", [32000, 128256, 151936, 256000])
+@pytest.mark.parametrize("tokens", [512, 1024])
+@pytest.mark.parametrize(
+    ("name", "per_logit"),
+    [
+        ("eager", (10, 4, 12)),
+        ("eager-kept-logits", (10, 6, 14)),
+        ("hf-upcast", (8, 8, 16)),
+        ("compiled", (2, 2, 4)),
+    ],
+)
+def test_bytes_a_logit_of_every_vocabulary(
+    name: str, per_logit: tuple[int, int, int], tokens: int, vocab: int
+) -> None:
+    """The head's own gradients, where hidden is small, come after the peak."""
+    found, unit = cost_of(name, tokens=tokens, vocab=vocab, hidden=16), tokens * vocab
+    assert [found.forward / unit, found.after / unit, found.backward / unit] == pytest.approx(
+        per_logit, rel=2e-3
+    )
 
 
 def test_an_unknown_loss_names_the_nearest() -> None:

@@ -34,9 +34,12 @@ PRESET = {
 }
 
 
-def decoder(name: str, batch: int = 1, seq: int = 4096, **changes: Any) -> Decoder:
+def decoder(
+    name: str, batch: int = 1, seq: int = 4096, *, autocast: bool = False, **changes: Any
+) -> Decoder:
     config = replace(PRESETS[PRESET[name]], **changes)
-    return FAMILIES[config.family](config, Shape(batch=batch, seq=seq, dtype=DType.BF16))
+    dtype, to = (DType.FP32, DType.BF16) if autocast else (DType.BF16, None)
+    return FAMILIES[config.family](config, Shape(batch=batch, seq=seq, dtype=dtype, autocast=to))
 
 
 def kept_bytes(graph: Graph, values: frozenset[int]) -> int:
@@ -60,6 +63,7 @@ def test_bytes_autograd_keeps_in_a_block(name: str) -> None:
         case["model"],
         case["batch"],
         case["seq"],
+        autocast=case.get("autocast", False),
         kv_expand=case["kv_expand"],
         rms_norm=case["rms_norm"],
     ).blocks[0]

@@ -126,7 +126,6 @@ def test_what_is_missing_is_named(load_text: Load) -> None:
         ("what_if=[{name: slow}]", "expected a map of dotted keys"),
         ("training.precision=fsdp_mixed", "did you mean 'fsdp-mixed'?"),
         ("training.clip_grad_norm=0", "above 0"),
-        ("training.loss={chunked: 8}", "supported: fsdp.wrap: block or none"),
         ("training.loss={chunked: 0}", "expected a whole number from 1 to 65,536, found 0"),
         ("training.loss={chunky: 8}", "did you mean 'chunked'?"),
         ("training.loss=chunked-head", "write {chunked-head: 8}"),
@@ -159,6 +158,13 @@ def test_each_mistake_says_what_is_allowed(load_text: Load, change: str, words: 
     found = one(load_text, change)
     assert words in found
     assert found.startswith("flag --set: ")
+
+
+def test_a_chunked_loss_of_transformers_needs_its_head_in_the_root(load_text: Load) -> None:
+    sets = ["training.loss={chunked: 8}", "model.style=hf"]
+    load_text(TINY, [*sets, "parallelism.fsdp.wrap=block"])
+    with pytest.raises(ScenarioError, match=r"training\.loss: .*fsdp\.wrap: block"):
+        load_text(TINY, [*sets, "parallelism.fsdp.wrap=torchtitan"])
 
 
 HUGE = {"model.layers": 10_000, "model.hidden": 524_288, "model.heads": 8_192}

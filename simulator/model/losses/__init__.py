@@ -5,7 +5,7 @@ from __future__ import annotations
 from simulator.errors import UnknownNameError, UnsupportedError
 from simulator.model.builder import GraphBuilder
 from simulator.model.decoder import LossPart, Shape
-from simulator.model.losses.chunked import Chunked
+from simulator.model.losses.chunked import Chunked, ChunkedLogits
 from simulator.model.losses.chunked_head import ChunkedHead
 from simulator.model.losses.compiled import Compiled
 from simulator.model.losses.from_logits import FromLogits
@@ -34,7 +34,7 @@ def loss_of(shape: Shape) -> Loss:
     """
     if shape.loss.name not in LOSSES:
         raise UnknownNameError("loss", shape.loss.name, LOSSES)
-    return LOSSES[shape.loss.name]
+    return ChunkedLogits() if shape.loss.cuts_logits else LOSSES[shape.loss.name]
 
 
 def write_loss(shape: Shape, hidden: int, head: Head, *, hf: bool) -> LossPart:

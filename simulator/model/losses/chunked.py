@@ -4,10 +4,13 @@ Source: torchtune 0.6.1, modules/transformer.py (``chunked_output``) and
 modules/loss/ce_chunked_output_loss.py. All chunks' logits exist at once, in the compute dtype, but
 only one is in fp32. torchtune's recipes wrap ``output`` alone or leave it to the root; its calls
 inside the root's forward find the weight gathered. The head's weight is used once a chunk, so
-autograd sums as many gradients of it.
+autograd sums as many gradients of it. torchtitan's decoder, whose norm and head are one unit,
+returns whole logits, and its loss can but cut those.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from simulator.dtypes import DType
 from simulator.model.builder import GraphBuilder
@@ -16,6 +19,23 @@ from simulator.model.losses.loss import Task, Written, head_weight
 from simulator.model.ops.elementwise import cast
 from simulator.model.ops.linear import linear
 from simulator.model.ops.loss import cross_entropy
+
+
+class ChunkedLogits:
+    """The same loss of a model that calls its head once: 6 + 4 / N B a logit forward, 4 B kept.
+
+    Logits of several sequences are copied to be cut; their gradients are concatenated.
+    """
+
+    projects = False
+
+    def write(self, b: GraphBuilder, x: int, task: Task) -> Written:
+        """The loop holds the logits until the loss is there."""
+        batch, seq, _ = b.of(x).shape
+        mean = Mean(b, task, batch, seq)
+        with b.frame(x):
+            logits = [contiguous(b, piece) for piece in cut(b, x, task.choice.chunks)]
+            return Written(loss=_mean_of(b, mean, logits, seq), returned=(0,))
 
 
 class Chunked:
@@ -34,14 +54,7 @@ class Chunked:
         batch, seq, _ = b.of(x).shape
         mean = Mean(b, task, batch, seq)
         logits, returned = self._project(b, x, task)
-        with b.frame(*logits, *(() if mean.targets is None else (mean.targets,))):
-            mean.count(seq)
-            targets = [mean.labels(i, b.of(y).shape[1]) for i, y in enumerate(logits)]
-            for number, (y, target) in enumerate(zip(logits, targets, strict=True)):
-                wide = cast(b, y, DType.FP32, f"logits.{number}.float")
-                with b.frame(*(() if wide == y else (wide,))):
-                    mean.add(cross_entropy(b, wide, target, f"chunk.{number}."))
-            return Written(loss=mean.result(), returned=returned)
+        return Written(loss=_mean_of(b, mean, logits, seq), returned=returned)
 
     def _project(self, b: GraphBuilder, x: int, task: Task) -> tuple[list[int], tuple[int, ...]]:
         weight = head_weight(b, x, task.head)
@@ -52,3 +65,15 @@ class Chunked:
                 logits.append(linear(b, source, f"logits.{number}", task.head.vocab, shared=weight))
                 returned.append(b.ops)
         return logits, tuple(returned)
+
+
+def _mean_of(b: GraphBuilder, mean: Mean, logits: Sequence[int], seq: int) -> int:
+    """The loss over all chunks, each cast to fp32 alone."""
+    with b.frame(*logits, *(() if mean.targets is None else (mean.targets,))):
+        mean.count(seq)
+        targets = [mean.labels(i, b.of(y).shape[1]) for i, y in enumerate(logits)]
+        for number, (y, target) in enumerate(zip(logits, targets, strict=True)):
+            wide = cast(b, y, DType.FP32, f"logits.{number}.float")
+            with b.frame(*(() if wide == y else (wide,))):
+                mean.add(cross_entropy(b, wide, target, f"chunk.{number}."))
+        return mean.result()

@@ -2,7 +2,8 @@
 
 A name is ``eager``, ``eager-kept-logits`` (the loop's variable holds them until the next forward
 has returned), ``hf-upcast`` (the model casts them to fp32 itself, and the loop keeps those),
-``chunked-N`` (torchtune's ``CEWithChunkedOutputLoss``) or ``chunked-head-N`` (the loss projects and
+``chunked-N`` (torchtune's ``CEWithChunkedOutputLoss``), ``chunked-logits-N`` (the same of whole
+logits) or ``chunked-head-N`` (the loss projects and
 compares chunk by chunk under checkpointing, with the head's weight in its hands).
 """
 
@@ -60,12 +61,14 @@ def titan_loss(name: str) -> tuple[Projection, Loss]:
         return wide, Keeping()
     if kind == "chunked":
         return partial(pieces, chunks), partial(in_pieces, chunks)
+    if kind == "chunked-logits":
+        return whole, partial(cut_logits, chunks)
     return none, partial(with_head, chunks)
 
 
 def _parsed(name: str) -> tuple[str, int]:
     kind, _, count = name.rpartition("-")
-    if count.isdigit() and kind in ("chunked", "chunked-head"):
+    if count.isdigit() and kind in ("chunked", "chunked-head", "chunked-logits"):
         return kind, int(count)
     if name not in ("eager", "eager-kept-logits", "hf-upcast"):
         raise ValueError(f"no loss {name!r}")
@@ -96,6 +99,13 @@ def in_pieces(chunks: int, module: nn.Module, tokens: Tensor, labels: Tensor, at
     logits = module(tokens)
     at("loss")
     return sum_of_pieces(chunks, logits, labels)
+
+
+def cut_logits(chunks: int, module: nn.Module, tokens: Tensor, labels: Tensor, at: At) -> Tensor:
+    """The same of a model that calls its head once."""
+    logits = module(tokens)
+    at("loss")
+    return sum_of_pieces(chunks, logits.chunk(chunks, dim=1), labels)
 
 
 def sum_of_pieces(chunks: int, logits: Sequence[Tensor], labels: Tensor) -> Tensor:
