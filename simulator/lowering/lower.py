@@ -14,7 +14,7 @@ from simulator.errors import UnsupportedError
 from simulator.lowering.assembly import Assembly, Place, Roles
 from simulator.lowering.bodies import Bodies, kept_borrows, returned_by
 from simulator.lowering.framework import FRAMEWORKS, VIEWS, MicroStep
-from simulator.lowering.framework.hooks import Backward, Forward, Hook
+from simulator.lowering.framework.hooks import Backward, Forward, Hook, nothing
 from simulator.lowering.framework.micro import micro_steps
 from simulator.lowering.loss_scaling import SCALER, LossScaling
 from simulator.lowering.optimizer import OPTIMIZERS
@@ -116,7 +116,7 @@ class _Lowering:
         self.returned = self._returned()
         self.labels = {unit.label: unit for unit in self.units}
         self.a = Assembly()
-        choice, precision = training.optimizer_choice, training.trained_precision
+        choice, precision = training.optimizer_choice, training.stepped_precision
         optimizer = OPTIMIZERS[choice](training.optimizer, precision, training.hyper)
         self.stepping = Stepping(self.a, optimizer, self.units, self.framework.shards)
 
@@ -301,9 +301,17 @@ class _Lowering:
         if scaling:
             self.a.call(("scaler", "step"), scaling.before_step, {"own": STEP}, place)
         if not self.plan.training.optimizer_in_backward:
-            self.stepping.step(place)
+            for round_ in self.framework.rounds():
+                self._hooked(place, ("before_step", round_.name), round_.before)
+                self.stepping.step(place, round_)
+                self._hooked(place, ("after_step", round_.name), round_.after)
         if scaling:
             self.a.call(("scaler", "update"), scaling.after_step, {"own": STEP}, place)
+
+    def _hooked(self, place: Place, key: tuple[str, ...], hook: Hook) -> None:
+        """A hook of the framework's with nothing of ours in its block."""
+        if hook.write is not nothing:
+            self.a.call((*key, *hook.key), hook.write, {"own": STEP, **hook.roles}, place)
 
     def _scaling(self) -> LossScaling | None:
         training = self.plan.training

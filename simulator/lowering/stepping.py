@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from simulator.lowering.assembly import Assembly, Place, Roles
+from simulator.lowering.framework.hooks import ONE_ROUND, Round
 from simulator.lowering.optimizer.op import IDLE, Group, Optimizer
 from simulator.lowering.optimizer.writing import Steps, left_held, write_call, write_loop
 from simulator.lowering.shards import Shard
@@ -20,7 +21,8 @@ Held = dict[str, tuple[Unit, Tensor]]
 class Stepping:
     """Calls a block for each unit and group, or for each unit and call of a group.
 
-    ``shards`` gives a unit's local parameters. Units of one graph share blocks.
+    ``shards`` gives a unit's local parameters. Units of one graph share blocks. ``step`` is one
+    ``optimizer.step()``, over the shards that its round takes.
     """
 
     def __init__(
@@ -31,11 +33,13 @@ class Stepping:
         shards: Callable[[Kind], Sequence[Shard]],
     ) -> None:
         self.a, self.optimizer, self.units, self._shards = assembly, optimizer, units, shards
-        self._scripts: dict[tuple[str, str, bool], Steps] = {}
-        self._left: dict[tuple[str, str, bool], Mapping[str, Tensor | None]] = {}
+        self._scripts: dict[tuple[str, str, str, bool], Steps] = {}
+        self._left: dict[tuple[str, str, str, bool], Mapping[str, Tensor | None]] = {}
+        self._round = ONE_ROUND[0]
 
-    def step(self, place: Place) -> None:
+    def step(self, place: Place, round_: Round = ONE_ROUND[0]) -> None:
         """All groups, one after the other."""
+        self._round = round_
         for group in self.optimizer:
             if place.step == 0:
                 self._births(place, group)
@@ -49,11 +53,13 @@ class Stepping:
         once = group.once(shards)
         if once:
             write = partial(write_loop, steps=[(shards[0], once)])
-            self.a.call((group.name, "once"), write, {"own": self.units[0]}, place)
+            self.a.call(
+                (group.name, "once", self._round.name), write, {"own": self.units[0]}, place
+            )
         for unit in self.units:
             steps = [(shard, group.states(shard)) for shard in self._of(group, unit.kind)]
             if any(ops for _, ops in steps):
-                key = (group.name, "states", unit.kind.graph.name)
+                key = (group.name, "states", self._round.name, unit.kind.graph.name)
                 self.a.call(key, partial(write_loop, steps=steps), {"own": unit}, place)
 
     def _calls(self, place: Place, group: Group) -> None:
@@ -66,7 +72,8 @@ class Stepping:
                 ops = [(shard, ops[number]) for shard, ops in steps if ops[number] != IDLE]
                 if not ops:
                     continue
-                key = (f"optimizer {group.name}", number, first, unit.kind.graph.name)
+                name, round_ = f"optimizer {group.name}", self._round.name
+                key = (name, number, first, round_, unit.kind.graph.name)
                 self.a.call(key, partial(write_call, ops=ops), {"own": unit}, place)
 
     def _loop(self, place: Place, group: Group) -> None:
@@ -75,10 +82,11 @@ class Stepping:
             steps = self._script(group, unit.kind, first)
             if not steps:
                 continue
-            key = (f"optimizer {group.name}", first, unit.kind.graph.name, *_sizes(held))
+            name, round_ = f"optimizer {group.name}", self._round.name
+            key = (name, first, round_, unit.kind.graph.name, *_sizes(held))
             write = partial(write_loop, steps=steps, held=tuple(held))
             self.a.call(key, write, {"own": unit, **_holders(held)}, place)
-            self._rebind(held, unit, self._left[group.name, unit.kind.graph.name, first])
+            self._rebind(held, unit, self._left[self._key(group, unit.kind, first)])
         if held:
             key = (f"optimizer {group.name}", "release", *_sizes(held))
             roles: Roles = {"own": self.units[0], **_holders(held)}
@@ -92,14 +100,18 @@ class Stepping:
                 held[name] = (unit, tensor)
 
     def _script(self, group: Group, kind: Kind, first: bool) -> Steps:
-        key = (group.name, kind.graph.name, first)
+        key = self._key(group, kind, first)
         if key not in self._scripts:
             steps = [(shard, group.step(shard, first)) for shard in self._of(group, kind)]
             self._scripts[key], self._left[key] = steps, left_held(steps) if group.looped else {}
         return self._scripts[key]
 
+    def _key(self, group: Group, kind: Kind, first: bool) -> tuple[str, str, str, bool]:
+        return group.name, self._round.name, kind.graph.name, first
+
     def _of(self, group: Group, kind: Kind) -> list[Shard]:
-        return [shard for shard in self._shards(kind) if group.takes(shard)]
+        takes = self._round.takes
+        return [s for s in self._shards(kind) if takes(s) and group.takes(s)]
 
 
 def _release(w: BlockWriter, names: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from simulator.dtypes import DType
 from simulator.fine_tuning import FineTuning
 from simulator.plan.versions import NEWEST_FSDP2, Fsdp2Rules
+from simulator.plan.zero import NO_ZERO, Zero
 
 FP8_GATHERED = "tensorwise-all-gather"
 """torchao's tensorwise float8 linears whose weights FSDP2 gathers in float8."""
@@ -96,6 +97,7 @@ class Parallelism:
     ep: int = 1
     fsdp: Fsdp = Fsdp()
     ddp: Ddp = Ddp()
+    zero: Zero = NO_ZERO
 
     @property
     def world_size(self) -> int:
@@ -163,6 +165,12 @@ class Training:
         return replace(
             self.precision, parameters=own, compute=own, gradients=own, reduce=own, moments=own
         )
+
+    @property
+    def stepped_precision(self) -> Precision:
+        """What the optimizer is handed: a master copy, if there is one, and gradients like it."""
+        precision, master = self.trained_precision, self.trained_precision.master
+        return replace(precision, parameters=master, gradients=master) if master else precision
 
     @property
     def optimizer_choice(self) -> tuple[str, str]:

@@ -120,19 +120,32 @@ _UNCAST = {
 
 _SHARDED = dict.fromkeys(("bf16-mixed-master", "bf16-no-master", "megatron-bf16"), "fsdp-mixed")
 
+_MASTERED = dict.fromkeys(
+    ("bf16-no-master", "fsdp-mixed", "megatron-bf16", "pure-bf16", "autocast"), "bf16-mixed-master"
+)
+
 NEAREST: dict[str, dict[str, str]] = {
     "fsdp2": _SHARDED,
     "fsdp1": _SHARDED,
     "single": _UNCAST,
     "ddp": _UNCAST,
+    "deepspeed": _MASTERED,
 }
 """By framework: the recipes it cannot run, each with the nearest one that it can.
 
 FSDP hands the optimizer the stored shards themselves, so a gradient and its moments have the
 dtype of the stored parameter, and no master copy stands beside it (torch
 ``distributed/fsdp/_fully_shard/_fsdp_param.py``, ``_flat_param.py``). Without FSDP nothing casts a
-parameter.
+parameter. DeepSpeed casts the module's own parameters and steps an fp32 copy of them
+(``deepspeed/runtime/zero/stage_1_and_2.py``).
 """
+
+
+def narrowest(framework: str) -> tuple[str, ...]:
+    """The recipes that compute in 16 bits, the nearest to ``fp32`` first."""
+    stored = "fsdp-mixed" if casts(framework) else "pure-bf16"
+    wanted = (stored, "autocast", "bf16-mixed-master")
+    return tuple(recipe for recipe in wanted if runs_under(recipe, framework))
 
 
 def casts(framework: str) -> bool:

@@ -15,6 +15,7 @@ from simulator.plan.plan import Plan, Training
 from simulator.plan.versions import Software
 from simulator.scenario.frameworks import SETTINGS, rules_of
 from simulator.scenario.releases import release_warnings
+from simulator.scenario.zero import dead_of
 
 
 def warnings_of(tree: Map, model: ModelConfig, plan: Plan, software: Software) -> tuple[str, ...]:
@@ -43,7 +44,8 @@ def warnings_of(tree: Map, model: ModelConfig, plan: Plan, software: Software) -
     )
     precision = plan.training.precision
     narrow = DType.FP16 in (precision.parameters, precision.compute, precision.reduce)
-    if narrow and not precision.loss_scaling:
+    scales = precision.loss_scaling or plan.parallelism.framework == "deepspeed"
+    if narrow and not scales:
         return (*dead, "training.precision: fp16 needs a loss scaler; say loss_scaling: true")
     return dead
 
@@ -67,6 +69,8 @@ def _of_framework(plan: Plan, model: ModelConfig) -> Iterator[Dead]:
         if key not in reads:
             yield key, harmless, f" under {framework}"
     yield from (dead for dead in _of_fsdp(plan, model) if dead[0] in reads)
+    if framework == "deepspeed":
+        yield from dead_of(plan.parallelism.zero)
 
 
 def _of_fsdp(plan: Plan, model: ModelConfig) -> Iterator[Dead]:

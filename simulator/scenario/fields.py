@@ -75,6 +75,24 @@ def whole(least: int, most: int) -> Kind:
     return Kind(check, schema={"type": "integer", "minimum": least, "maximum": most})
 
 
+AUTO = "auto"
+
+
+def elements(least: int = 0) -> Kind:
+    """A count of elements, also as ``5e8``; ``auto`` leaves it to the launcher's formula."""
+    inner: Any = whole(least, 10**12)
+
+    def check(value: object) -> int | str:
+        if value == AUTO:
+            return AUTO
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        return int(inner.func(value))
+
+    number = {"type": "number", "minimum": least, "maximum": 10**12}
+    return Kind(check, schema={"anyOf": [number, {"const": AUTO}]})
+
+
 def _number_hint(value: object) -> str:
     if not isinstance(value, str):
         return ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from simulator.documents.node import Map, Scalar, find
 
 FSDP = "parallelism.fsdp"
+ZERO = "parallelism.zero"
 
 SETTINGS: Mapping[str, object] = {
     f"{FSDP}.wrap": None,
@@ -21,6 +22,20 @@ SETTINGS: Mapping[str, object] = {
     f"{FSDP}.use_orig_params": True,
     "parallelism.ddp.bucket_cap": "25 MiB",
     "parallelism.ddp.gradient_as_bucket_view": False,
+    f"{ZERO}.stage": 3,
+    f"{ZERO}.overlap_comm": None,
+    f"{ZERO}.contiguous_gradients": True,
+    f"{ZERO}.reduce_scatter": True,
+    f"{ZERO}.round_robin_gradients": False,
+    f"{ZERO}.reduce_bucket_size": 500_000_000,
+    f"{ZERO}.allgather_bucket_size": 500_000_000,
+    f"{ZERO}.stage3_prefetch_bucket_size": 50_000_000,
+    f"{ZERO}.stage3_param_persistence_threshold": 100_000,
+    f"{ZERO}.stage3_max_live_parameters": 1_000_000_000,
+    f"{ZERO}.stage3_max_reuse_distance": 1_000_000_000,
+    f"{ZERO}.stage3_allgather_sequential": False,
+    f"{ZERO}.sub_group_size": 1_000_000_000,
+    f"{ZERO}.built_on": None,
 }
 """Keys of one framework or another, each with the value that asks for nothing."""
 
@@ -85,6 +100,12 @@ RULES: dict[str, Rules] = {
             }
         ),
         precision="autocast",
+        wrap="none",
+    ),
+    "deepspeed": Rules(
+        axes=("dp_shard",),
+        reads=frozenset(key for key in SETTINGS if key.startswith(f"{ZERO}.")),
+        precision="bf16-mixed-master",
         wrap="none",
     ),
     "single": Rules(axes=(), reads=frozenset(), precision="autocast", wrap="none"),

@@ -51,6 +51,9 @@ def resolve_precision(
     before = len(mistakes.found)
     asked = _Asked(value, framework, tree, mistakes)
     asked.check_keys()
+    if framework == "deepspeed":
+        found = asked.of_deepspeed()
+        return _named(found) if len(mistakes.found) == before else None
     parameters = asked.dtype("parameters") or DType.FP32
     compute = asked.dtype("compute") or parameters
     asked.same("gradients", parameters, "keeps a gradient in the dtype of its stored parameter")
@@ -106,6 +109,34 @@ class _Asked:
         text = f"expected one of {', '.join(_STORED)}, found {kind_of(found)}{later}"
         self.wrong(key, text)
         return None
+
+    def of_deepspeed(self) -> Precision:
+        """The module's own dtype, a master copy in fp32 of it, and gradients in either."""
+        parameters = self.dtype("parameters") or DType.BF16
+        for key in ("compute", "reduce"):
+            self.same(key, parameters, "computes and reduces in the dtype of the parameters")
+        for key in ("master", "moments"):
+            self.same(key, DType.FP32, "steps an fp32 copy of the parameters")
+        gradients = self.dtype("gradients") or parameters
+        if gradients not in (parameters, DType.FP32):
+            self.same("gradients", parameters, "accumulates in that dtype, or in fp32")
+        if self._flag("autocast"):
+            self.wrong("autocast", "not yet supported under deepspeed; use parameters: bf16")
+        if self.value.get("fp8") is not None:
+            self.wrong("fp8", "not yet supported under deepspeed; supported: framework: fsdp2")
+        scaling = self.value.get("loss_scaling")
+        if scaling is not None and self._flag("loss_scaling") is not (parameters is DType.FP16):
+            text = "deepspeed scales the loss of fp16 parameters, always, and of no others"
+            self.wrong("loss_scaling", f"{text}; leave it out")
+        return Precision(
+            name=BY_HAND,
+            parameters=parameters,
+            compute=parameters,
+            gradients=gradients,
+            reduce=parameters,
+            master=None if parameters is DType.FP32 else DType.FP32,
+            moments=DType.FP32,
+        )
 
     def same(self, key: str, stored: DType, why: str) -> None:
         found = self.dtype(key)

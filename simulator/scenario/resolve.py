@@ -32,6 +32,7 @@ from simulator.scenario.schema import (
     SoftwareSection,
 )
 from simulator.scenario.validate import Sections
+from simulator.scenario.zero import check_zero, usual_building
 from simulator.units import format_bytes
 
 
@@ -75,9 +76,12 @@ def resolve(
     framework = sections.parallelism.framework if sections.parallelism else USUAL
     wrap, _ = usual_wrap(software, framework, model)
     if sections.parallelism:
-        mesh = resolve_mesh(sections.parallelism, world, wrap, software, tree, mistakes)
+        mesh = resolve_mesh(sections.parallelism, world, wrap, model, software, tree, mistakes)
     if sections.training:
         training = resolve_training(sections.training, model, mesh, software, tree, mistakes)
+    if sections.parallelism and framework == "deepspeed":
+        precision = training.precision if training else None
+        check_zero(sections.parallelism.zero, precision, tree, mistakes)
     offload = resolve_offload(sections.offload, framework, tree, mistakes)
     if training and mesh and training.precision.loss_scaling:
         _check_scaling(mesh.framework, training, offload, tree, mistakes)
@@ -210,6 +214,8 @@ def _derived(
         **shaped.derived,
         wrap: usual_wrap(software, mesh.framework, shaped.config),
         last: default_of("parallelism.fsdp.reshard_last_block", software),
+        ("parallelism", "zero", "overlap_comm"): (mesh.zero.overlap_comm, "on at stage 3"),
+        ("parallelism", "zero", "built_on"): usual_building(mesh.zero.stage, shaped.config),
         ("parallelism", "dp_replicate"): (mesh.dp_replicate, _FILLS if not one else "default"),
         ("parallelism", "dp_shard"): (mesh.dp_shard, _FILLS),
         ("training", "precision"): (

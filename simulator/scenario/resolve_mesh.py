@@ -10,6 +10,7 @@ from simulator.plan.versions import Software, default_of, fsdp2_rules
 from simulator.scenario.frameworks import Rules, rules_of
 from simulator.scenario.scenario import ClusterSpec
 from simulator.scenario.schema import FsdpSection, ParallelismSection
+from simulator.scenario.zero import resolve_zero
 
 LARGEST_WORLD = 10_000_000
 
@@ -32,13 +33,15 @@ def resolve_mesh(
     section: ParallelismSection,
     world: int | None,
     wrap: str,
+    model: ModelConfig | None,
     software: Software,
     tree: Map,
     mistakes: Mistakes,
 ) -> Parallelism:
     """The mesh: the dp axis left out fills the world; a product that misses it is a mistake.
 
-    ``wrap``: which modules get a unit of their own where the scenario doesn't say.
+    ``wrap``: which modules get a unit of their own where the scenario doesn't say. ``model``:
+    whose size DeepSpeed's ``auto`` stands for.
     """
     rules = rules_of(section.framework)
     _check_axes(section, rules, world, tree, mistakes)
@@ -55,6 +58,7 @@ def resolve_mesh(
             bucket_cap=section.ddp.bucket_cap,
             gradient_as_bucket_view=section.ddp.gradient_as_bucket_view,
         ),
+        zero=resolve_zero(section.zero, model, tree, mistakes),
     )
 
 

@@ -33,7 +33,8 @@ def resolve_optimizer(
 
     optimizer = section.optimizer
     name = optimizer.name
-    implementation = optimizer.implementation or default_implementation(name)
+    framework = mesh.framework if mesh else ""
+    implementation = optimizer.implementation or default_implementation(name, framework)
     if (name, implementation) not in OPTIMIZERS:
         can = ", ".join(way for other, way in OPTIMIZERS if other == name)
         text = f"{name} has no {implementation} implementation; supported: {can}"

@@ -11,7 +11,7 @@ from simulator.dtypes import DType
 from simulator.lowering.policy import CORE_ATTENTION
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Parallelism, Precision, Training
-from simulator.plan.precision import casts
+from simulator.plan.precision import casts, narrowest
 from simulator.plan.versions import RULES, Software, default_of, liger_sums_apart
 from simulator.scenario.fine_tuning import resolve_fine_tuning
 from simulator.scenario.frameworks import USUAL
@@ -87,12 +87,12 @@ def _checkpointing(section: CheckpointingSection) -> dict[str, Any]:
 
 
 def _check_tuning(precision: Precision, framework: str, tree: Map, mistakes: Mistakes) -> None:
-    """Fine-tuning beside float8, and under FSDP1."""
+    """Fine-tuning beside float8, and under frameworks of flat parameters."""
     if precision.fp8 is not None:
         text = "float8 linears are not supported with fine_tuning; leave out one of the two"
         mistakes.at(tree, ("training", "precision", "fp8"), text)
-    if framework == "fsdp1":
-        text = "not yet supported under fsdp1; supported: framework: fsdp2, ddp, single"
+    if framework in ("fsdp1", "deepspeed"):
+        text = f"not yet supported under {framework}; supported: framework: fsdp2, ddp, single"
         mistakes.at(tree, ("training", "fine_tuning"), text)
 
 
@@ -163,8 +163,8 @@ def _check_attention(
         text += "fsdp-mixed" if casts(framework) else "pure-bf16"
         mistakes.at(tree, ("training", "precision"), text)
     elif attention == "flash" and (precision.autocast or precision.compute) is DType.FP32:
-        nearest = "fsdp-mixed" if casts(framework) else "pure-bf16"
-        text = f"flash attention computes in 16 bits; the nearest that run it: {nearest}, autocast"
+        nearest = ", ".join(narrowest(framework))
+        text = f"flash attention computes in 16 bits; the nearest that run it: {nearest}"
         other = "efficient" if model.style == "torchtitan" else "eager"
         hint = f", or training.attention: {other}"
         mistakes.at(tree, ("training", "precision"), f"{text}{hint}")

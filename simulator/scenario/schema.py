@@ -13,7 +13,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from simulator.lowering.policy import MODULES
-from simulator.scenario.fields import choice, number, whole
+from simulator.plan.zero import BUILT_ON
+from simulator.scenario.fields import choice, elements, number, whole
 from simulator.scenario.kinds import (
     Date,
     Flag,
@@ -118,16 +119,36 @@ class DdpSection(Section):
     gradient_as_bucket_view: Flag = False
 
 
+class ZeroSection(Section):
+    """``parallelism.zero:``, DeepSpeed's ``zero_optimization`` by its own names, in elements."""
+
+    stage: Annotated[int, whole(0, 3)] = 3
+    overlap_comm: Flag | None = None
+    contiguous_gradients: Flag = True
+    reduce_scatter: Flag = True
+    round_robin_gradients: Flag = False
+    reduce_bucket_size: Annotated[Any, elements(1)] = 500_000_000
+    allgather_bucket_size: Annotated[Any, elements(1)] = 500_000_000
+    stage3_prefetch_bucket_size: Annotated[Any, elements()] = 50_000_000
+    stage3_param_persistence_threshold: Annotated[Any, elements()] = 100_000
+    stage3_max_live_parameters: Annotated[Any, elements()] = 1_000_000_000
+    stage3_max_reuse_distance: Annotated[Any, elements()] = 1_000_000_000
+    stage3_allgather_sequential: Flag = False
+    sub_group_size: Annotated[Any, elements(1)] = 1_000_000_000
+    built_on: Annotated[str, choice(BUILT_ON)] | None = None
+
+
 class ParallelismSection(Section):
     """``parallelism:``, the framework and the axes of the mesh."""
 
     framework: Annotated[
-        str, choice(["fsdp2", "fsdp1", "ddp", "single"], ["deepspeed", "megatron"])
+        str, choice(["fsdp2", "fsdp1", "ddp", "deepspeed", "single"], ["megatron"])
     ]
     dp_replicate: Annotated[int, whole(1, 100_000_000)] | None = None
     dp_shard: Annotated[int, whole(1, 100_000_000)] | None = None
     fsdp: FsdpSection = FsdpSection()
     ddp: DdpSection = DdpSection()
+    zero: ZeroSection = ZeroSection()
 
 
 OPTIMIZER_NAMES = (

@@ -16,6 +16,7 @@ from itertools import product
 
 import pytest
 
+from simulator.dtypes import DType
 from simulator.lowering.framework import FRAMEWORKS
 from simulator.lowering.lower import decoder_of, lower
 from simulator.lowering.units import units_of
@@ -23,13 +24,16 @@ from simulator.memory.ledger import replay
 from simulator.model.config import ModelConfig
 from simulator.model.graph import Weight
 from simulator.plan.mesh import AXES
-from simulator.plan.plan import Fsdp, Plan
-from simulator.plan.precision import casts
+from simulator.plan.plan import Fsdp, Plan, Precision
+from simulator.plan.precision import RECIPES, casts
+from simulator.plan.zero import Zero
 from simulator.program.instructions import Alloc, Category, Collective
 from simulator.program.program import Program
 from simulator.program.verify import verify
 from simulator.scenario.frameworks import RULES
 from tests.strategies import MIXED, PURE, make_plan
+
+STAGES = (1, 2)
 
 MODEL = ModelConfig(
     name="m", family="llama", layers=3, hidden=96, ffn=200, heads=4, kv_heads=2, vocab=131,
@@ -39,22 +43,45 @@ MODEL = ModelConfig(
 SIZES = {
     (): [(1, 1)],
     ("dp_replicate",): [(1, 5), (1, 1)],
+    ("dp_shard",): [(5, 1), (1, 1)],
     ("dp_shard", "dp_replicate"): [(5, 1), (4, 3)],
 }
 """By axes that a framework splits the job over: (dp_shard, dp_replicate) to try."""
 
 
+MASTERED = RECIPES["bf16-mixed-master"]
+
+BUCKET = 15_000
+"""Elements: several weights of MODEL, but not its largest."""
+
+
+def zeros() -> list[Zero]:
+    """DeepSpeed's stages, reduced while backward goes on or not, in buckets or not."""
+    found = [Zero(stage=stage, reduce_bucket_size=BUCKET, built_on="cuda") for stage in STAGES]
+    changed = (
+        {"overlap_comm": True, "round_robin_gradients": True, "built_on": "cpu"},
+        {"contiguous_gradients": False, "reduce_scatter": False},
+    )
+    return found + [replace(zero, **change) for zero in found for change in changed]
+
+
+def precisions(name: str) -> list[Precision]:
+    if name == "deepspeed":
+        return [MASTERED, replace(MASTERED, gradients=DType.FP32)]
+    return [MIXED, PURE] if casts(name) else [PURE]
+
+
 def plans(name: str) -> Iterator[Plan]:
     rules = RULES[name]
-    wraps = [rules.wrap or "torchtitan", "none"]
     settings = product(
         SIZES[rules.axes],
-        wraps,
-        [(1, True), (3, True), (3, False)],
-        [MIXED, PURE] if casts(name) else [PURE],
+        ["none"] if name == "deepspeed" else [rules.wrap or "torchtitan", "none"],
+        [(1, True), (3, True)] if name == "deepspeed" else [(1, True), (3, True), (3, False)],
+        precisions(name),
         ["full"] if name == "fsdp2" else ["none", "full"],
+        zeros() if name == "deepspeed" else [Zero()],
     )
-    for (shard, replicate), wrap, (accumulation, sync), precision, checkpointing in settings:
+    for (shard, replicate), wrap, (accumulation, sync), precision, checkpointing, zero in settings:
         made = make_plan(
             dp_shard=shard,
             dp_replicate=replicate,
@@ -64,7 +91,16 @@ def plans(name: str) -> Iterator[Plan]:
             activation_checkpointing=checkpointing,
             clip_grad_norm=1.0,
         )
-        yield replace(made, parallelism=replace(made.parallelism, framework=name))
+        plan = replace(made, parallelism=replace(made.parallelism, framework=name, zero=zero))
+        if runs(plan):
+            yield plan
+
+
+def runs(plan: Plan) -> bool:
+    """What is refused is refused by name: tests/scenario/test_zero.py."""
+    precision, stage = plan.training.precision, plan.parallelism.zero.stage
+    widens = precision.gradients is not precision.parameters
+    return not (plan.parallelism.framework == "deepspeed" and stage == 1 and widens)
 
 
 @cache
@@ -108,7 +144,9 @@ def test_shards_are_the_parameters_and_each_is_stepped_once(name: str) -> None:
             for call, i in program.instructions()
             if isinstance(i, Alloc) and i.tensor.category is Category.OPTIMIZER
         ]
-        assert sum(states) == 2 * held * plan.training.precision.moments.itemsize
+        precision = plan.training.precision
+        copies = precision.master.itemsize if precision.master else 0
+        assert sum(states) == held * (2 * precision.moments.itemsize + copies)
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
@@ -120,23 +158,29 @@ def test_collectives_run_along_axes_of_the_mesh(name: str) -> None:
                 assert getattr(plan.parallelism, found.group) > 1
 
 
+def reductions(plan: Plan) -> list[tuple[str, int, int, int]]:
+    """Kinds of collective that sum gradients: over so many ranks, so large a part, so often."""
+    parallelism, often = plan.parallelism, plan.training.grad_accum
+    if parallelism.framework == "deepspeed":
+        often = often if parallelism.zero.stage == 2 else 1
+        return [("all_reduce", parallelism.dp_shard, 1, often), ("reduce_scatter", 1, 1, 0)]
+    often = often if parallelism.fsdp.sync_every_micro_batch else 1
+    shard, replicate = parallelism.dp_shard, parallelism.dp_replicate
+    return [("reduce_scatter", shard, 1, often), ("all_reduce", replicate, shard, often)]
+
+
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_a_step_reduces_every_gradient(name: str) -> None:
-    """Over dp_shard by a reduce_scatter of whole gradients, over dp_replicate of shards."""
+    """Whole gradients over dp_shard; over dp_replicate what a reduce_scatter left of them."""
     for plan, program in programs(name):
         parallelism, training = plan.parallelism, plan.training
         units = units_of(decoder_of(MODEL, plan), training, wrap=parallelism.fsdp.wrap)
         weights = [weight for unit in units for weight in unit.kind.graph.weights]
         whole = sum(weight.numel for weight in weights)
-        size = training.precision.reduce.itemsize
-        size *= training.grad_accum if parallelism.fsdp.sync_every_micro_batch else 1
-        for kind, ranks, parts in (
-            ("reduce_scatter", parallelism.dp_shard, 1),
-            ("all_reduce", parallelism.dp_replicate, parallelism.dp_shard),
-        ):
+        for kind, ranks, parts, often in reductions(plan):
             found = sum(c.bytes for c in collectives(program, 1) if c.kind == kind)
             if ranks == 1:
                 assert not found
                 continue
-            padding = found * parts / size - whole
+            padding = found * parts / (training.precision.reduce.itemsize * often) - whole
             assert 0 <= padding <= most_padding(weights, parallelism.dp_shard)

@@ -72,7 +72,7 @@ def test_what_is_missing_is_named(load_text: Load) -> None:
         ("cluster.reserved=0", "unit is missing"),
         ("parallelism.dp_shard=16", "found 16, but the cluster has 8 GPUs"),
         ("parallelism.framework=fdsp2", "did you mean 'fsdp2'?"),
-        ("parallelism.framework=deepspeed", "not yet supported in this version"),
+        ("parallelism.framework=megatron", "not yet supported in this version"),
         ("parallelism.fsdp.reshard_after_forward=on", "write it as true or false"),
         ("parallelism.fsdp.reshard_after_forward=0", "a whole number from 1, found 0"),
         ("parallelism.fsdp.reshard_after_forward=3", "allowed: true, false, 1, 2, 4, 8"),

@@ -53,6 +53,22 @@ BEFORE: dict[str, dict[str, Any]] = {
     },
     "parallelism.fsdp.sync_every_micro_batch": {"training.grad_accum": 2},
     **{
+        f"parallelism.zero.{key}": {
+            "parallelism": {"framework": "deepspeed", "zero": {"stage": 1}},
+            "training.clip_grad_norm": 1.0,
+        }
+        for key in (
+            "stage",
+            "overlap_comm",
+            "contiguous_gradients",
+            "reduce_scatter",
+            "round_robin_gradients",
+            "reduce_bucket_size",
+            "allgather_bucket_size",
+            "built_on",
+        )
+    },
+    **{
         f"parallelism.ddp.{key}": {"parallelism.framework": "ddp", "model.style": "torchtitan"}
         for key in ("bucket_cap", "gradient_as_bucket_view")
     },
@@ -101,6 +117,7 @@ VALUES: dict[str, Any] = {
     "model.window": 256,
     "cluster.gpu": "h200-sxm-141gb",
     "parallelism.ddp.bucket_cap": "1 MiB",
+    "parallelism.zero.built_on": "cuda",
     "training.attention": "eager",
     "training.packing": "padded",
     "training.activation_checkpointing.save": ["aten.mm"],
@@ -115,7 +132,7 @@ VALUES: dict[str, Any] = {
 
 REFUSED = {
     "model.hf_config": "config.json",
-    "parallelism.framework": "deepspeed",
+    "parallelism.framework": "megatron",
     "offload.gradients": "host",
     "offload.optimizer": "host",
 }

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from simulator.lowering.framework.ddp import Ddp
+from simulator.lowering.framework.deepspeed import deepspeed
 from simulator.lowering.framework.fsdp1 import Fsdp1
 from simulator.lowering.framework.fsdp2 import Fsdp2
-from simulator.lowering.framework.hooks import Backward, Forward, Hook
+from simulator.lowering.framework.hooks import Backward, Forward, Hook, Round
 from simulator.lowering.framework.micro import MicroStep
 from simulator.lowering.framework.single import Single
 from simulator.lowering.shards import Shard
@@ -62,6 +63,9 @@ class Framework(Protocol):
     def clip(self, w: BlockWriter, shards: Sequence[Shard], step: int) -> None:
         """Clip the gradients of all of a rank's ``shards`` by their norm over all ranks."""
 
+    def rounds(self) -> Sequence[Round]:
+        """The calls of ``optimizer.step()`` that make one training step."""
+
     def zero_grad(self, w: BlockWriter, kind: Kind) -> None:
         """Drop a unit's gradients."""
 
@@ -71,6 +75,7 @@ class Framework(Protocol):
 
 FRAMEWORKS: dict[str, Callable[[Plan, Sequence[Unit]], Framework]] = {
     "ddp": Ddp,
+    "deepspeed": deepspeed,
     "fsdp1": Fsdp1,
     "fsdp2": Fsdp2,
     "single": Single,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from simulator.errors import UnsupportedError
+from simulator.lowering.framework.arrivals import Arrival, arrivals
 from simulator.lowering.framework.buffers import copy, flat
 from simulator.lowering.framework.hooks import (
     Backward,
@@ -34,9 +35,6 @@ FIRST_BUCKET = 2**20
 BUCKETS = "buckets"
 """Role and label of the buckets' registers."""
 
-Arrival = tuple[int, str, int]
-"""A gradient: of which unit, its weight's name, its elements."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
@@ -58,11 +56,11 @@ class Ddp(Single):
         self.plan, self._units = plan, units
         self._ranks, self._option = plan.parallelism.dp_replicate, plan.parallelism.ddp
         self._dtype = plan.training.trained_precision.gradients
-        arrivals, size = _arrivals(units), self._dtype.itemsize
+        order, size = arrivals(units), self._dtype.itemsize
         cap = self._option.bucket_cap
         first = FIRST_BUCKET if cap == BUCKET_CAP else cap
-        self._first = _buckets("first", arrivals, (sum(n for *_, n in arrivals) * size,), size)
-        self._rebuilt = _buckets("bucket", arrivals, (first, cap), size)
+        self._first = _buckets("first", order, (sum(n for *_, n in order) * size,), size)
+        self._rebuilt = _buckets("bucket", order, (first, cap), size)
         self._current, self._reduced = self._first, False
 
     def start(self) -> Hook:
@@ -169,29 +167,18 @@ def _views(w: BlockWriter, homes: Mapping[str, Bucket]) -> Gradients:
     return {name: w.shared(BUCKETS, bucket.name) for name, bucket in homes.items()}
 
 
-def _arrivals(units: Sequence[Unit]) -> list[Arrival]:
-    """Gradients in the order in which backward makes them."""
-    found: list[Arrival] = []
-    for index, unit in reversed(list(enumerate(units))):
-        sizes = {w.name: w.numel for w in unit.kind.graph.trained if not w.tied}
-        for op in reversed(unit.kind.graph.ops):
-            names = [made.weight for made in op.gradients if made.weight] + [op.accumulates]
-            found += [(index, name, sizes[name]) for name in names if name in sizes]
-    return found
-
-
 def _buckets(
-    word: str, arrivals: Sequence[Arrival], limits: Sequence[int], itemsize: int
+    word: str, order: Sequence[Arrival], limits: Sequence[int], itemsize: int
 ) -> list[Bucket]:
     """``compute_bucket_assignment_by_size``: one closes when it holds at least its limit."""
     buckets: list[Bucket] = []
     members: list[tuple[int, str]] = []
     numel = 0
-    for position, (index, name, size) in enumerate(arrivals):
+    for position, (index, name, size) in enumerate(order):
         members.append((index, name))
         numel += size
         limit = limits[min(len(buckets), len(limits) - 1)]
-        if numel * itemsize >= limit or position == len(arrivals) - 1:
+        if numel * itemsize >= limit or position == len(order) - 1:
             number = f"{word}.{len(buckets)}"
             buckets.append(Bucket(name=number, numel=numel, members=tuple(members)))
             members, numel = [], 0

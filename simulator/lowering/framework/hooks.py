@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
 from simulator.lowering.assembly import Roles
+from simulator.lowering.shards import Shard
 from simulator.lowering.writer import BlockWriter
 
 Write = Callable[[BlockWriter], None]
@@ -21,6 +22,11 @@ def nothing(w: BlockWriter) -> None:
 def no_gradients(w: BlockWriter) -> Gradients:
     """No gradient is there yet."""
     return {}
+
+
+def every(_: Shard) -> bool:
+    """All shards."""
+    return True
 
 
 def leave(w: BlockWriter, name: str, slot: int) -> None:
@@ -74,3 +80,20 @@ class Backward:
     left: str = "given"
     key: tuple[Hashable, ...] = ()
     roles: Roles = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One ``optimizer.step()`` of a training step, and what the framework does around it.
+
+    ``takes``: whether a shard is stepped in it. ``name`` tells it from the others of the step.
+    """
+
+    name: str = ""
+    before: Hook = field(default_factory=Hook)
+    after: Hook = field(default_factory=Hook)
+    takes: Callable[[Shard], bool] = every
+
+
+ONE_ROUND = (Round(),)
+"""All shards in one ``optimizer.step()`` with nothing around it."""

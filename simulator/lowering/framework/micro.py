@@ -16,7 +16,7 @@ class MicroStep:
     gathered parameters go after backward (``set_reshard_after_backward``). What earlier
     micro-steps of the step left behind: ``accumulated``, unsharded gradients that were not
     reduced; ``summed``, reduced gradients; ``gathered``, parameters that stayed. ``births``: an
-    optimizer that steps in backward makes its states.
+    optimizer that steps in backward makes its states. ``last``: the optimizer steps after it.
     """
 
     reduce: bool = True
@@ -25,6 +25,7 @@ class MicroStep:
     summed: bool = False
     gathered: bool = False
     births: bool = False
+    last: bool = True
 
     @property
     def later(self) -> bool:
@@ -46,4 +47,5 @@ def micro_steps(plan: Plan, *, first: bool = False) -> Iterator[MicroStep]:
             summed=later and sync,
             gathered=later and not sync and not fsdp.reshard_after_backward,
             births=births,
+            last=last,
         )

@@ -11,7 +11,14 @@ from functools import partial
 
 from simulator.errors import UnsupportedError
 from simulator.lowering.clipping import clip_tensors
-from simulator.lowering.framework.hooks import Backward, Forward, Gradients, Hook
+from simulator.lowering.framework.hooks import (
+    ONE_ROUND,
+    Backward,
+    Forward,
+    Gradients,
+    Hook,
+    Round,
+)
 from simulator.lowering.framework.micro import MicroStep
 from simulator.lowering.shards import Shard, alloc_shards, shards_of, trained
 from simulator.lowering.units import Kind, Unit
@@ -72,6 +79,10 @@ class Single:
     def clip(self, w: BlockWriter, shards: Sequence[Shard], step: int) -> None:
         """``clip_grad_norm_`` over plain tensors."""
         clip_tensors(w, shards, self.plan.training.trained_precision.gradients)
+
+    def rounds(self) -> Sequence[Round]:
+        """One."""
+        return ONE_ROUND
 
     def zero_grad(self, w: BlockWriter, kind: Kind) -> None:
         """Each gradient goes."""

@@ -63,15 +63,17 @@ LEFT_OUT: dict[str, str] = {
 """What the answers about an optimizer leave out."""
 
 
-def default_implementation(name: str) -> str:
-    """How an optimizer runs where nobody says."""
+def default_implementation(name: str, framework: str = "") -> str:
+    """How an optimizer runs where nobody says; under DeepSpeed Adam is its own ``FusedAdam``."""
+    if framework == "deepspeed" and name in ("adam", "adamw"):
+        return "fused"
     return next(way for known, way in OPTIMIZERS if known == name)
 
 
 def refusal(name: str, implementation: str, framework: str) -> str | None:
     """Why a framework's parameters can't go through an optimizer, and what is nearest."""
     found = DTENSOR_REFUSES.get((name, implementation)) if framework == "fsdp2" else None
-    if framework == "fsdp1" and name == "muon":
+    if framework in ("fsdp1", "deepspeed") and name == "muon":
         found = "its shards are one-dimensional", "adamw"
     if found is None:
         return None

@@ -15,7 +15,15 @@ from simulator.lowering.framework.fsdp1.gather import Gather
 from simulator.lowering.framework.fsdp1.limiter import FreeEventQueue
 from simulator.lowering.framework.fsdp1.reduce import Reduce
 from simulator.lowering.framework.fsdp1.setting import setting_of
-from simulator.lowering.framework.hooks import Backward, Forward, Gradients, Hook, Write
+from simulator.lowering.framework.hooks import (
+    ONE_ROUND,
+    Backward,
+    Forward,
+    Gradients,
+    Hook,
+    Round,
+    Write,
+)
 from simulator.lowering.framework.micro import MicroStep
 from simulator.lowering.shards import Shard
 from simulator.lowering.units import Kind, Unit
@@ -321,6 +329,10 @@ class Fsdp1:
             zero = flat("zero_scalar", 1, DType.FP32, Category.BUFFERS, "optimizer")
             w.alloc(zero, slot=w.shared("own", "buffer.zero_scalar"))
         clip_flat(w, shards, self.setting.stored)
+
+    def rounds(self) -> Sequence[Round]:
+        """One."""
+        return ONE_ROUND
 
     def zero_grad(self, w: BlockWriter, kind: Kind) -> None:
         """A flat parameter's gradient goes; those of original parameters are views, and don't."""

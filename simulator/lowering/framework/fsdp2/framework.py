@@ -8,7 +8,14 @@ from functools import partial
 from simulator.lowering.clipping import clip_dtensors
 from simulator.lowering.framework.fsdp2.float8 import alloc_scale
 from simulator.lowering.framework.fsdp2.hooks import Hooks
-from simulator.lowering.framework.hooks import Backward, Forward, Hook, nothing
+from simulator.lowering.framework.hooks import (
+    ONE_ROUND,
+    Backward,
+    Forward,
+    Hook,
+    Round,
+    nothing,
+)
 from simulator.lowering.framework.micro import MicroStep
 from simulator.lowering.shards import Shard, alloc_shards, shards_of, trained
 from simulator.lowering.units import Kind, Unit
@@ -198,6 +205,10 @@ class Fsdp2:
     def clip(self, w: BlockWriter, shards: Sequence[Shard], step: int) -> None:
         """``clip_grad_norm_`` over DTensors."""
         clip_dtensors(w, shards, self._precision.gradients, self.hooks.setting.world)
+
+    def rounds(self) -> Sequence[Round]:
+        """One."""
+        return ONE_ROUND
 
     def zero_grad(self, w: BlockWriter, kind: Kind) -> None:
         """A wrapped unit's."""
