@@ -96,9 +96,14 @@ CHECKPOINTING = {
 
 def checkpointing_of(ac: str) -> dict[str, Any]:
     """The recorder's ``ac`` in our words."""
-    eager = ac.removesuffix("_offload")
+    outer = ac.removesuffix("_reentrant")
+    eager = outer.removesuffix("_offload")
     mode = eager.removesuffix("_noearly")
-    found: dict[str, Any] = {"early_stop": mode == eager, "checkpoint_offload": eager != ac}
+    found: dict[str, Any] = {
+        "early_stop": mode == eager,
+        "checkpoint_offload": eager != outer,
+        "checkpoint_reentrant": outer != ac,
+    }
     kind, _, which = mode.partition("_")
     if kind == "part":
         modules = tuple(which.split("+"))

@@ -6,7 +6,7 @@ sequence number, torch/csrc/autograd/engine.cpp); a node allocates its gradients
 incoming one and what it had kept, and then hands its gradients on. Two gradients that meet are
 summed out of place.
 
-Checkpointing acts here only (torch/utils/checkpoint.py, non-reentrant): forward keeps the
+Checkpointing acts here only (torch/utils/checkpoint.py): forward keeps the
 arguments of the checkpointed call and what a selective policy caches; the first node that unpacks a
 kept tensor recomputes, which stops early before the last op that packs anything; cached results
 that were never popped and the arguments stay until the call's last node has unpacked.
@@ -16,36 +16,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 from simulator.kernels import Elementwise
-from simulator.lowering.recompute import Recompute, Region
+from simulator.lowering.calls import Call, Gradient
+from simulator.lowering.recompute import Recompute
 from simulator.lowering.writer import BlockWriter
 from simulator.model.graph import GradTensor, Graph, Op, Value
 from simulator.program.instructions import Category, Tensor
-
-
-@dataclass(slots=True)
-class Gradient:
-    """A gradient storage in flight and how many hold it."""
-
-    slot: int
-    holders: int = 1
-
-
-@dataclass(slots=True)
-class _Call:
-    """One checkpointed call in backward: what recompute made, and who still needs it.
-
-    ``keepers``: how many nodes have yet to unpack each value that the call makes; ``packed``: how
-    many tensors they have yet to unpack in all.
-    """
-
-    region: Region
-    keepers: dict[int, int] = field(default_factory=dict)
-    packed: int = 0
-    slots: dict[int, int] = field(default_factory=dict)
-    recomputed: bool = False
 
 
 def write_forward(
@@ -164,22 +141,22 @@ class _Backward:
         self.shared = frozenset(name for name, uses in self.uses.items() if uses > 1)
         self.sums: dict[str, int] = {}
         self.keepers: dict[int, int] = {}
-        self.calls: dict[int, _Call] = {}
+        self.calls: dict[int, Call] = {}
         for region in recompute.regions:
-            call = _Call(region)
+            call = Call(region)
             self.calls |= dict.fromkeys(range(region.first, region.end), call)
             self._count(region.held, self.keepers)
         for index, op in enumerate(graph.ops):
             self._pack(op, self.calls.get(index))
 
-    def _packed(self, op: Op, call: _Call | None) -> tuple[int, ...]:
+    def _packed(self, op: Op, call: Call | None) -> tuple[int, ...]:
         """What a node keeps; of the model's buffers, those that were brought back for it."""
         if call is None or not call.region.fetched:
             return (*op.saves, *op.borrows)
         tables = (value for value in op.inputs if value in self.graph.tables)
         return (*op.saves, *op.borrows, *tables)
 
-    def _pack(self, op: Op, call: _Call | None) -> None:
+    def _pack(self, op: Op, call: Call | None) -> None:
         packed = self._packed(op, call)
         if call is None:
             self._count(packed, self.keepers)
@@ -209,8 +186,11 @@ class _Backward:
     def _node(self, index: int, arrived: list[Gradient]) -> None:
         """Run one node: ``arrived`` are the gradients of its outputs."""
         op, call = self.graph.ops[index], self.calls.get(index)
-        if call is not None and not call.recomputed and self._packed(op, call):
-            self._recompute(call)
+        if call is not None and not call.recomputed:
+            if call.region.returned is not None:
+                self._hold(arrived, call)
+            if call.passed or self._packed(op, call):
+                self._recompute(call)
         if op.accumulates:
             self._accumulate(op, arrived[0].slot)
             return
@@ -233,6 +213,12 @@ class _Backward:
             self._deliver(value, gradient)
         for gradient_of, slot in weights:
             self._sum(gradient_of, slot, op.module)
+
+    def _hold(self, arrived: list[Gradient], call: Call) -> None:
+        """The frame of ``CheckpointFunction.backward`` holds the gradients that it is passed."""
+        for gradient in arrived:
+            gradient.holders += 1
+        call.passed += arrived
 
     def _as_gradient(self, number: int, weight: str) -> GradTensor:
         value = self.graph.values[number]
@@ -274,7 +260,7 @@ class _Backward:
         self.accumulate(self._as_gradient(op.outputs[0], op.accumulates), slot)
 
     def _launch(
-        self, op: Op, arrived: list[Gradient], call: _Call | None
+        self, op: Op, arrived: list[Gradient], call: Call | None
     ) -> tuple[list[tuple[int, Gradient]], list[tuple[GradTensor, int]]]:
         """Allocate and compute the op's gradients: those of values, and those of weights."""
         slots = [0] * len(op.gradients)
@@ -316,7 +302,7 @@ class _Backward:
         if not gradient.holders:
             self.w.free(gradient.slot)
 
-    def _unpack(self, op: Op, call: _Call | None) -> None:
+    def _unpack(self, op: Op, call: Call | None) -> None:
         """The node releases what it kept; after its last node a checkpoint lets go too."""
         packed = self._packed(op, call)
         if call is None:
@@ -330,6 +316,7 @@ class _Backward:
         call.packed -= len(packed)
         if packed and not call.packed:
             self.w.free_all(call.slots.values())
+            self._drop_all(call.passed)
             self._let_go(call.region.held)
 
     def _let_go(self, values: Iterable[int]) -> None:
@@ -362,7 +349,7 @@ class _Backward:
         self._drop(gradient)
         self.pending[value] = total
 
-    def _recompute(self, call: _Call) -> None:
+    def _recompute(self, call: Call) -> None:
         """Run the call again up to its last op that keeps anything, popping what was cached.
 
         The early stop unwinds every Python frame.
@@ -372,6 +359,8 @@ class _Backward:
         popped = {value for index in region.cached for value in ops[index].outputs}
         slots = call.slots = {v: self.slots.pop(v) for v in sorted(popped) if v in self.slots}
         kept = frozenset(call.keepers)
+        if region.returned is not None:
+            kept |= {region.returned}
         for number in region.fetched:
             slots[number] = self._fetch(self.graph.values[number])
         for index in range(region.first, region.stop):

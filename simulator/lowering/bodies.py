@@ -8,7 +8,8 @@ from functools import partial
 from simulator.dtypes import DType
 from simulator.kernels import Elementwise
 from simulator.lowering.accumulate import AccumulateGrad
-from simulator.lowering.autograd import Gradient, write_backward, write_forward
+from simulator.lowering.autograd import write_backward, write_forward
+from simulator.lowering.calls import Gradient
 from simulator.lowering.compiled import write_compiled_backward, write_compiled_forward
 from simulator.lowering.framework.hooks import Backward, Forward, Hook
 from simulator.lowering.loss_scaling import (

@@ -1,13 +1,15 @@
 """Activation checkpointing of one graph: what forward keeps, what backward runs again.
 
-A checkpoint (torch/utils/checkpoint.py, non-reentrant) runs a function whose nodes keep nothing:
-its arguments stay, and backward runs it again. The function is a whole block, or a part of one.
+A checkpoint (torch/utils/checkpoint.py) runs a function whose nodes keep nothing: its arguments
+stay, and backward runs it again. The function is a whole block, or a part of one. A reentrant one
+is a node of its own (``CheckpointFunction``), whose backward runs a backward inside: the function's
+outputs and their gradients are that frame's until it returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simulator.lowering.policy import CORE_ATTENTION, TORCHTITAN, cached_ops
 from simulator.model.graph import Graph, Part
@@ -20,7 +22,7 @@ class Region:
     ``inside``: the storages that it makes. ``held``: its arguments, in order. ``leaves``: what
     it makes for its own frame alone, which goes when it returns. ``cached``: ops whose results a
     selective policy keeps and recompute pops. ``fetched``: arguments that wait on the host; what
-    recompute brings back counts as made inside.
+    recompute brings back counts as made inside. ``returned``: the output of a reentrant call.
     """
 
     first: int
@@ -31,6 +33,7 @@ class Region:
     leaves: frozenset[int] = frozenset()
     cached: frozenset[int] = frozenset()
     fetched: tuple[int, ...] = ()
+    returned: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +59,14 @@ def plan_recompute(
     save: Sequence[str] | None = None,
     modules: Sequence[str] = CORE_ATTENTION,
     offload: bool = False,
+    reentrant: bool = False,
 ) -> Recompute:
     """``mode``: ``none``, ``full``, ``selective-op`` or ``megatron-selective``.
 
     ``early_stop`` off: all ops run again. ``save``: operators whose results ``selective-op`` keeps
     (None: torchtitan's); ``modules``: the parts that ``megatron-selective`` checkpoints;
-    ``offload``: a block's arguments wait on the host.
+    ``offload``: a block's arguments wait on the host; ``reentrant``: it recomputes to the end, and
+    holds its output and the gradient of that.
     """
     regions: tuple[Region, ...] = ()
     if not any(op.saves or op.borrows for op in graph.ops):
@@ -69,7 +74,8 @@ def plan_recompute(
     if mode in ("full", "selective-op"):
         chosen = TORCHTITAN if save is None else save
         cached = cached_ops(graph, chosen) if mode == "selective-op" else frozenset()
-        regions = (_whole(graph, cached, early_stop, offload),)
+        whole = _whole(graph, cached, early_stop and not reentrant, offload)
+        regions = (replace(whole, returned=graph.root(graph.output) if reentrant else None),)
     elif mode == "megatron-selective":
         regions = tuple(_parts(graph, modules, early_stop))
     return _recompute(graph, regions)

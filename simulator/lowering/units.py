@@ -151,6 +151,7 @@ class _Blocks:
                 save=self.training.checkpoint_save,
                 modules=self.training.checkpoint_modules,
                 offload=self.training.checkpoint_offload,
+                reentrant=self.training.checkpoint_reentrant,
             )
             if compiled:
                 recompute = plan_compiled(graph, recompute.regions)

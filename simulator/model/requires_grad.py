@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from simulator.fine_tuning import FineTuning
 from simulator.model.decoder import Decoder
 from simulator.model.graph import BackwardStep, GradTensor, Graph, Op
+
+_OF_NODES = ("saves", "borrows", "passes", "gradients", "backward", "gives")
 
 
 def with_required_gradients(decoder: Decoder, tuning: FineTuning) -> Decoder:
@@ -31,8 +34,11 @@ def with_required_gradients(decoder: Decoder, tuning: FineTuning) -> Decoder:
             made[key] = _block(graph, frozen=key[1], reached=reached)
         blocks.append(made[key])
         reached = blocks[-1].has_backward
-    head = required_only(decoder.head, input_needs=reached)
-    return replace(decoder, embedding=embedding, blocks=tuple(blocks), head=head)
+    head, part = required_only(decoder.head, input_needs=reached), decoder.loss_part
+    if part.projects:
+        needs = reached or head.has_backward
+        part = replace(part, graph=required_only(part.graph, input_needs=needs))
+    return replace(decoder, embedding=embedding, blocks=tuple(blocks), head=head, loss_part=part)
 
 
 def _block(graph: Graph, *, frozen: bool, reached: bool) -> Graph:
@@ -55,12 +61,15 @@ def required_only(graph: Graph, *, input_needs: bool) -> Graph:
     required: set[int | None] = {graph.input} if input_needs and graph.input is not None else set()
     ops = []
     for op in graph.ops:
-        asked = {made.weight for made in op.gradients} & trainable
-        if asked or op.accumulates in trainable or required & set(op.inputs):
+        named = (*(made.weight for made in op.gradients), *(each.weight for each in op.gives))
+        asked = trainable & set(named)
+        fed = {*op.inputs, *(given.value for given in op.gives)}
+        if asked or op.accumulates in trainable or required & fed - {None}:
             required.update(op.outputs)
             ops.append(_node(op, required, trainable))
         else:
-            ops.append(replace(op, saves=(), borrows=(), passes=(), gradients=(), backward=()))
+            nothing: dict[str, Any] = dict.fromkeys(_OF_NODES, ())
+            ops.append(replace(op, **nothing))
     return replace(graph, ops=tuple(ops))
 
 
@@ -81,6 +90,9 @@ def _node(op: Op, required: set[int | None], trainable: frozenset[str]) -> Op:
     return replace(
         op,
         passes=tuple(value for value in op.passes if value in required),
+        gives=tuple(
+            each for each in op.gives if each.value in required or each.weight in trainable
+        ),
         gradients=gradients,
         backward=backward,
         saves=tuple(value for value in op.saves if value in read),

@@ -127,9 +127,10 @@ class Training:
     ``megatron-selective``, or ``every-N``: every N-th block in full. ``checkpoint_save``: operators
     whose results ``selective-op`` keeps (None: torchtitan's); ``checkpoint_modules``: parts of a
     block that ``megatron-selective`` checkpoints; ``checkpoint_offload``: a checkpointed block's
-    input waits on the host. ``loss_chunks``: into how many the sequence is cut, for losses that do.
-    ``model_upcasts``: the model's own forward casts its logits to fp32.
-    ``fused_linear_sums_apart``: Liger's loss makes each chunk's weight gradient apart.
+    input waits on the host; ``checkpoint_reentrant``: by ``CheckpointFunction``. ``loss_chunks``:
+    into how many the sequence is cut, for losses that do. ``model_upcasts``: the model's own
+    forward casts its logits to fp32. ``fused_linear_sums_apart``: Liger's loss makes each chunk's
+    weight gradient apart.
     """
 
     seq_len: int
@@ -147,6 +148,7 @@ class Training:
     checkpoint_save: tuple[str, ...] | None = None
     checkpoint_modules: tuple[str, ...] = ("core_attn",)
     checkpoint_offload: bool = False
+    checkpoint_reentrant: bool = False
     attention: str = "flash"
     compile: str = "none"
     loss: str = "eager"

@@ -121,6 +121,10 @@ def _of_checkpointing(training: Training) -> Iterator[Dead]:
     if mode == "none":
         yield f"{key}.early_stop", True, ": nothing is recomputed (mode: none)"
         yield f"{key}.offload", False, ": nothing is checkpointed (mode: none)"
+        yield f"{key}.reentrant", False, ": nothing is checkpointed (mode: none)"
+    elif training.checkpoint_reentrant:
+        why = ": a reentrant checkpoint recomputes to the end (reentrant: true)"
+        yield f"{key}.early_stop", True, why
     elif training.compile != "none":
         why = ": the compiler computes again only what backward reads (compile: block)"
         yield f"{key}.early_stop", True, why

@@ -83,6 +83,16 @@ def _named(found: Precision) -> Precision:
     return next(same, found)
 
 
+def check_autocast(
+    precision: Precision, adapters: DType | None, tree: Map, mistakes: Mistakes
+) -> None:
+    """Autocast needs something to cast: parameters, or ``adapters`` of a dtype of their own."""
+    if precision.autocast is precision.compute and adapters is None:
+        text = f"parameters gathered in {_SHORT[precision.compute]} leave it nothing to cast; "
+        text += "leave out either autocast or compute, or have fine_tuning.adapters: fp32"
+        mistakes.at(tree, (*PATH, "autocast"), text)
+
+
 class _Asked:
     """A map of dtypes that is being read."""
 
@@ -151,10 +161,10 @@ class _Asked:
             self.wrong("master", text + hint)
 
     def autocast(self, compute: DType) -> DType | None:
-        """To bf16, where the gathered parameters are fp32."""
+        """To bf16, where gathered parameters are fp32; in bf16, for adapters that are not."""
         if not self._flag("autocast"):
             return None
-        if compute is not DType.FP32:
+        if compute not in (DType.FP32, DType.BF16):
             text = f"parameters gathered in {_SHORT[compute]} leave it nothing to cast; "
             self.wrong("autocast", f"{text}leave out either autocast or compute")
             return None

@@ -1,4 +1,8 @@
-"""Reference sets: one file of many measured cases, each a change of one ``base:``."""
+"""Reference sets: one file of many measured cases, each a change of one ``base:``.
+
+A case that ``lacks`` something says what of it the keys of a scenario cannot say; its ``set`` is
+then the nearest, and it is a miss.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ from simulator.scenario.scenario import Scenario
 from simulator.scenario.schema import MeasuredSection
 
 _KEYS = ("name", "base", "cases")
-_CASE = ("id", "set", "measured")
+_CASE = ("id", "set", "measured", "lacks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,21 +84,26 @@ def _cases(
         read = _entry(entry, f"cases[{number}]", seen, mistakes)
         if read is None:
             continue
-        name, changes, measured = read
+        name, changes, measured, lacks = read
         tree = place(base, ("measured",), measured)
         try:
             document = apply_changes(tree, changes.items.items())
             found = resolve_document(document, file.source, file.directory, Mistakes(), catalogue)
         except ScenarioError as error:
-            case = _miss(name, measured, error, mistakes)
+            case = _miss(measured, error, lacks, mistakes)
             if case is not None:
                 yield name, case
         else:
-            yield name, found
+            if lacks and found.measured is not None:
+                yield name, Inexpressible(measured=found.measured, why=lacks)
+            else:
+                yield name, found
 
 
-def _entry(node: Node, key: str, seen: set[str], mistakes: Mistakes) -> tuple[str, Map, Map] | None:
-    """A case's id, its changes and what was measured."""
+def _entry(
+    node: Node, key: str, seen: set[str], mistakes: Mistakes
+) -> tuple[str, Map, Map, str] | None:
+    """A case's id, its changes, what was measured, and what of it no key can say."""
     if not isinstance(node, Map):
         mistakes.add(node.origin, key, f"expected a map of {', '.join(_CASE)}")
         return None
@@ -109,24 +118,30 @@ def _entry(node: Node, key: str, seen: set[str], mistakes: Mistakes) -> tuple[st
             found = kind_of(plain(part))
             mistakes.add(part.origin, f"{key}.{name}", f"expected a map, found {found}")
             return None
-    try:
-        name = check_line(plain(node.items["id"]) if "id" in node.items else None)
-    except ValueError as error:
-        mistakes.add(node.origin, f"{key}.id", str(error))
-        return None
+    said: list[str] = []
+    for word in ("id", "lacks") if "lacks" in node.items else ("id",):
+        try:
+            said.append(check_line(plain(node.items[word]) if word in node.items else None))
+        except ValueError as error:
+            mistakes.add(node.origin, f"{key}.{word}", str(error))
+            return None
+    name = said[0]
     if name in seen:
         mistakes.add(node.origin, f"{key}.id", f"{name!r} is the id of an earlier case too")
     seen.add(name)
     changes, measured = parts
     assert isinstance(changes, Map)
     assert isinstance(measured, Map)
-    return name, changes, measured
+    return name, changes, measured, said[1] if "lacks" in node.items else ""
 
 
 def _miss(
-    name: str, measured: Map, error: ScenarioError, mistakes: Mistakes
+    measured: Map, error: ScenarioError, lacks: str, mistakes: Mistakes
 ) -> Inexpressible | None:
-    """A case that cannot be expressed; a key that nobody knows is a mistake of the file."""
+    """A case that cannot be expressed; a key that nobody knows is a mistake of the file.
+
+    What the file says that it ``lacks`` is the reason before what was found.
+    """
     typos = [
         each
         for each in error.mistakes
@@ -142,5 +157,5 @@ def _miss(
         return None
     found = resolve_measured(section)
     assert found is not None
-    why = "; ".join(f"{each.key}: {each.text}" for each in error.mistakes)
+    why = lacks or "; ".join(f"{each.key}: {each.text}" for each in error.mistakes)
     return Inexpressible(measured=found, why=why)

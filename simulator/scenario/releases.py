@@ -11,11 +11,14 @@ from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder
 from simulator.plan.plan import Plan
 from simulator.plan.versions import FSDP2_CAN, NEWEST_TORCH, UNMODELLED, Software
+from simulator.scenario.frameworks import USUAL
 
 
 def check_release(plan: Plan, software: Software, tree: Map, mistakes: Mistakes) -> None:
     """What is asked of FSDP2 must be there already."""
     fsdp, training = plan.parallelism.fsdp, plan.training
+    if plan.parallelism.framework != USUAL:
+        return
     grouped = fsdp.wrap == "torchtitan" or (
         isinstance(fsdp.wrap, tuple) and any("," in pattern for pattern in fsdp.wrap)
     )
@@ -35,7 +38,9 @@ def check_release(plan: Plan, software: Software, tree: Map, mistakes: Mistakes)
 
 
 def release_warnings(model: ModelConfig, plan: Plan, software: Software) -> Iterator[str]:
-    """Where the release that picks the rules does what the simulation does not follow."""
+    """Where the release that picks FSDP2's rules does what the simulation does not follow."""
+    if plan.parallelism.framework != USUAL:
+        return
     if software.torch is not None and software.torch > NEWEST_TORCH:
         newest = ".".join(map(str, NEWEST_TORCH))
         yield f"software.torch: FSDP2's rules are those of torch {newest}, the newest that was read"

@@ -8,6 +8,7 @@ from typing import Any
 from simulator.documents.mistakes import Mistakes
 from simulator.documents.node import Map
 from simulator.dtypes import DType
+from simulator.fine_tuning import FineTuning
 from simulator.lowering.policy import CORE_ATTENTION
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Parallelism, Precision, Training
@@ -15,11 +16,16 @@ from simulator.plan.precision import casts, narrowest
 from simulator.plan.versions import RULES, Software, default_of, liger_sums_apart
 from simulator.scenario.fine_tuning import resolve_fine_tuning
 from simulator.scenario.frameworks import USUAL
-from simulator.scenario.precision import resolve_precision
+from simulator.scenario.precision import check_autocast, resolve_precision
 from simulator.scenario.resolve_optimizer import check_in_backward, resolve_optimizer
 from simulator.scenario.schema import CheckpointingSection, OffloadSection, TrainingSection
 
-_ATTENTION = {"flash": "sdpa", "efficient": "efficient", "eager": "eager"}
+_ATTENTION = {
+    "flash": "sdpa",
+    "flash-2": "flash_attention_2",
+    "efficient": "efficient",
+    "eager": "eager",
+}
 """``training.attention`` -> what the model's modules call."""
 
 _EAGER_ALONE = ("gemma2", "mpt")
@@ -42,7 +48,7 @@ def resolve_training(
         if precision is not None:
             _check_attention(attention, precision, model, framework, tree, mistakes)
         _check_length(section.seq_len, model, tree, mistakes)
-        _check_packing(section.packing, model, tree, mistakes)
+        _check_packing(section.packing, attention, model, tree, mistakes)
         _check_one_token(section, attention, model, tree, mistakes)
     optimizer = resolve_optimizer(section, model, mesh, tree, mistakes)
     replicas = mesh.dp_replicate * mesh.dp_shard if mesh else 0
@@ -53,9 +59,8 @@ def resolve_training(
     tuning = None
     if model is not None:
         tuning = resolve_fine_tuning(section.fine_tuning, model, precision, tree, mistakes)
-    if tuning is not None:
-        _check_tuning(precision, framework, tree, mistakes)
-    _check_what_meets(section, model, precision, tuning is not None, tree, mistakes)
+    _check_tuning(tuning, precision, framework, tree, mistakes)
+    _check_what_meets(section, model, precision, tuning is not None, framework, tree, mistakes)
     return Training(
         seq_len=section.seq_len,
         micro_batch=section.micro_batch,
@@ -83,11 +88,22 @@ def _checkpointing(section: CheckpointingSection) -> dict[str, Any]:
         "checkpoint_save": section.save,
         "checkpoint_modules": section.modules or CORE_ATTENTION,
         "checkpoint_offload": section.offload,
+        "checkpoint_reentrant": section.reentrant,
     }
 
 
-def _check_tuning(precision: Precision, framework: str, tree: Map, mistakes: Mistakes) -> None:
-    """Fine-tuning beside float8, and under frameworks of flat parameters."""
+def _check_tuning(
+    tuning: FineTuning | None,
+    precision: Precision,
+    framework: str,
+    tree: Map,
+    mistakes: Mistakes,
+) -> None:
+    """Fine-tuning beside float8 and under flat parameters; whether autocast has a thing to cast."""
+    own = tuning.adapters.dtype if tuning and tuning.adapters else None
+    check_autocast(precision, own, tree, mistakes)
+    if tuning is None:
+        return
     if precision.fp8 is not None:
         text = "float8 linears are not supported with fine_tuning; leave out one of the two"
         mistakes.at(tree, ("training", "precision", "fp8"), text)
@@ -150,8 +166,8 @@ def _check_attention(
     mistakes: Mistakes,
 ) -> None:
     where = ("training", "attention")
-    if model.style == "torchtitan" and attention == "eager":
-        text = "torchtitan's modules have no eager attention; supported: flash, efficient"
+    if model.style == "torchtitan" and attention in ("eager", "flash-2"):
+        text = f"torchtitan's modules have no {attention} attention; supported: flash, efficient"
         mistakes.at(tree, where, f"{text}, or model.style: hf")
     if model.style == "hf" and attention == "efficient" and model.kv_heads < model.heads:
         text = "PyTorch's efficient kernel takes no grouped heads, and model.style hf passes them "
@@ -162,7 +178,7 @@ def _check_attention(
         text = "autocast is not supported for routed experts; the nearest is "
         text += "fsdp-mixed" if casts(framework) else "pure-bf16"
         mistakes.at(tree, ("training", "precision"), text)
-    elif attention == "flash" and (precision.autocast or precision.compute) is DType.FP32:
+    elif attention.startswith("flash") and (precision.autocast or precision.compute) is DType.FP32:
         nearest = ", ".join(narrowest(framework))
         text = f"flash attention computes in 16 bits; the nearest that run it: {nearest}"
         other = "efficient" if model.style == "torchtitan" else "eager"
@@ -175,17 +191,37 @@ def _check_what_meets(
     model: ModelConfig | None,
     precision: Precision,
     tunes: bool,
+    framework: str,
     tree: Map,
     mistakes: Mistakes,
 ) -> None:
     """What does not go with offloaded checkpoints, and with compiled blocks."""
     if section.activation_checkpointing.offload:
         _check_checkpoint_offload(section, tree, mistakes)
+    if section.activation_checkpointing.reentrant:
+        _check_reentrant(section, framework, tree, mistakes)
     if section.compile != "none":
         parts = {"fine_tuning": tunes, "padding": section.packing != "packed"}
         if model is not None:
             parts |= {"mixtures of experts": model.experts > 0, "mpt": model.family == "mpt"}
         _check_compile(precision, parts, tree, mistakes)
+
+
+def _check_reentrant(
+    section: TrainingSection, framework: str, tree: Map, mistakes: Mistakes
+) -> None:
+    """``CheckpointFunction`` runs whole blocks again, eagerly; FSDP's hooks in it are not read."""
+    mode = section.activation_checkpointing.mode
+    for what, wrong in (
+        (f"framework: {framework}", framework != "single"),
+        (f"mode: {mode}", "selective" in mode),
+        (f"compile: {section.compile}", section.compile != "none"),
+        ("offload: true", section.activation_checkpointing.offload),
+    ):
+        if wrong:
+            text = f"not yet supported with {what}; supported: false, or framework: single, mode: "
+            where = ("training", "activation_checkpointing", "reentrant")
+            mistakes.at(tree, where, f"{text}full or every-N, compile: none")
 
 
 def _check_checkpoint_offload(section: TrainingSection, tree: Map, mistakes: Mistakes) -> None:
@@ -218,8 +254,13 @@ def _check_length(seq_len: int, model: ModelConfig, tree: Map, mistakes: Mistake
         mistakes.at(tree, ("training", "seq_len"), text)
 
 
-def _check_packing(packing: str, model: ModelConfig, tree: Map, mistakes: Mistakes) -> None:
+def _check_packing(
+    packing: str, attention: str, model: ModelConfig, tree: Map, mistakes: Mistakes
+) -> None:
     """What is padded comes with a mask, which torchtitan's modules have no place for."""
+    if attention == "flash-2" and packing != "packed":
+        text = "flash-2 with padding, which it leaves out, is not yet supported; supported: packed"
+        mistakes.at(tree, ("training", "packing"), text)
     if packing != "packed" and model.style == "torchtitan":
         text = f"torchtitan's modules take no mask of padding, so {packing!r} has no effect; "
         mistakes.at(tree, ("training", "packing"), f"{text}supported: packed, or model.style: hf")

@@ -195,6 +195,7 @@ class CheckpointingSection(Section):
     ] = "none"
     early_stop: Flag = True
     offload: Flag = False
+    reentrant: Flag = False
     save: Annotated[Any, listed(operator())] = None
     modules: Annotated[Any, listed(choice(MODULES, _LATER_MODULES))] = None
 
@@ -213,6 +214,10 @@ class FineTuningSection(Section):
     freeze: Annotated[Any, modules()] = ()
 
 
+_ATTENTION = ("flash", "flash-2", "efficient", "eager")
+_LATER_ATTENTION = ("flash-3", "cudnn", "math")
+
+
 class TrainingSection(Section):
     """``training:``, one step of the job."""
 
@@ -225,15 +230,22 @@ class TrainingSection(Section):
     optimizer: OptimizerSection = OptimizerSection()
     clip_grad_norm: Annotated[float, number(0, 1e9, above=True)] | None = None
     activation_checkpointing: CheckpointingSection = CheckpointingSection()
-    attention: (
-        Annotated[str, choice(["flash", "efficient", "eager"], ["flash-3", "cudnn", "math"])] | None
-    ) = None
+    attention: Annotated[str, choice(_ATTENTION, _LATER_ATTENTION)] | None = None
     fine_tuning: FineTuningSection = FineTuningSection()
     loss: (
         Annotated[
             Any,
             losses(
-                ["eager", "eager-kept-logits", "hf-upcast", "compiled", "fused-linear"],
+                [
+                    "eager",
+                    "eager-kept-logits",
+                    "hf-upcast",
+                    "hf-upcast-dropped-logits",
+                    "hf-upcast-triton",
+                    "hf-shifted-logits",
+                    "compiled",
+                    "fused-linear",
+                ],
                 ["chunked", "chunked-head"],
             ),
         ]

@@ -159,9 +159,19 @@ def test_a_case_that_cannot_be_expressed_is_out_of_bounds(dryfit: Dryfit, tiny: 
     assert dryfit("validate", path).code == 1
 
 
+def test_a_case_that_lacks_something_is_a_miss_and_says_what(dryfit: Dryfit, tiny: Path) -> None:
+    path = tiny.with_name("set.yaml")
+    path.write_text(CASES.replace("id: one,", "id: one, lacks: a data loader,"))
+    first = dryfit("validate", path, "--json").json["cases"][0]
+    assert (first["verdict"], first["predicted"], first["why"]) == ("miss", None, "a data loader")
+    path.write_text(CASES.replace("id: three,", "id: three, lacks: a data loader,"))
+    assert "missed three: a data loader" in dryfit("validate", path).out
+
+
 @pytest.mark.parametrize(
     ("wrong", "right", "words"),
     [
+        ("id: two", "lacks: [], id: two", "cases[1].lacks: expected text"),
         ("id: two", "id: one", "set.yaml:4:5: cases[1].id: 'one' is the id of an earlier case"),
         ("micro_batch: 2", "micro_bach: 2", "set.yaml:4:42: training.micro_bach: unknown key"),
         ("fits: true", "fit: true", "measured.fit: unknown key; did you mean 'fits'?"),

@@ -24,7 +24,10 @@ def marked(name: str) -> str:
 
 def test_how_right_it_is_is_what_validate_prints(capsys: pytest.CaptureFixture[str]) -> None:
     run(["validate"])
-    assert capsys.readouterr().out.strip() == marked("dryfit validate")
+    printed = capsys.readouterr().out.strip()
+    assert printed == marked("dryfit validate")
+    said = re.findall(r"^(?:peak memory|step time|fits): .*$", printed, re.M)
+    assert said == marked("errors").splitlines()
 
 
 def test_the_scenario_loads(tmp_path: Path) -> None:

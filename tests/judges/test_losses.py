@@ -17,7 +17,8 @@ import pytest
 from simulator.dtypes import DType
 from simulator.errors import UnknownNameError, UnsupportedError
 from simulator.kernels import Gemm
-from simulator.lowering.autograd import Gradient, write_backward, write_forward
+from simulator.lowering.autograd import write_backward, write_forward
+from simulator.lowering.calls import Gradient
 from simulator.lowering.lower import decoder_of, lower
 from simulator.lowering.recompute import plan_recompute
 from simulator.lowering.writer import BlockWriter
@@ -196,6 +197,24 @@ def test_a_compiled_loss_keeps_the_logits_and_makes_their_gradient() -> None:
     assert found.backward / unit == pytest.approx(2 + 2 + 2 * 4096 / 128256, abs=2e-3)
 
 
+def test_transformers_that_shift_logits_hold_three_copies_beside_the_models_own() -> None:
+    """4.46 to 4.48: bf16 2, fp32 4, shifted 4, log-softmax 4; backward as ever: 12."""
+    unit = 4096 * 128256
+    found = cost_of("hf-shifted-logits", hf=True, batch=4)
+    assert [found.forward / unit, found.after / unit, found.backward / unit] == pytest.approx(
+        [14, 4, 12], rel=2e-3
+    )
+
+
+def test_a_triton_loss_overwrites_the_shifted_logits() -> None:
+    """fp32 4 and shifted 4; the latter stay, become their gradient, and meet the slice's of 4."""
+    unit = 4096 * 32000
+    found = cost_of("hf-upcast-triton", hf=True, batch=4, vocab=32000)
+    assert [found.forward / unit, found.after / unit, found.backward / unit] == pytest.approx(
+        [8, 4, 8], rel=2e-3
+    )
+
+
 def test_a_model_that_casts_and_a_loop_that_keeps_cost_four_bytes_a_logit() -> None:
     """torchtitan until mid-2024, against its loss of today; forward holds no bf16 logits."""
     unit = 4096 * 32000
@@ -226,6 +245,17 @@ def test_liger_cuts_the_tokens_as_its_source_says(vocab: int) -> None:
     assert sizes == {32000: [2048] * 8, 256000: [512] * 32}[vocab]
 
 
+def skip_if_of_another_style(name: str, style: str) -> None:
+    if name == "hf-shifted-logits" and style != "hf":
+        pytest.skip("refused: test_transformers_loss_is_refused_elsewhere")
+
+
+def test_transformers_loss_is_refused_elsewhere() -> None:
+    shape = Shape(batch=1, seq=8, dtype=DType.BF16, loss=LossChoice(name="hf-shifted-logits"))
+    with pytest.raises(UnsupportedError, match="use eager"):
+        FAMILIES["llama"](PRESETS["llama-2-7b"], shape)
+
+
 STYLES = {"torchtitan": "llama-2-7b", "hf": "qwen2.5-0.5b"}
 
 
@@ -233,6 +263,7 @@ STYLES = {"torchtitan": "llama-2-7b", "hf": "qwen2.5-0.5b"}
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_graphs_are_well_formed(name: str, batch: int, style: str) -> None:
+    skip_if_of_another_style(name, style)
     config = PRESETS[STYLES[style]]
     choice = LossChoice(name=name, chunks=4 if name in CHUNKED else 1)
     shape = Shape(batch=batch, seq=22, dtype=DType.BF16, loss=choice)
@@ -267,6 +298,7 @@ def test_the_graphs_are_well_formed(name: str, batch: int, style: str) -> None:
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", LOSSES)
 def test_it_lowers_under_every_wrap_and_accumulation(name: str, style: str, wrap: str) -> None:
+    skip_if_of_another_style(name, style)
     config = replace(PRESETS[STYLES[style]], layers=2)
     if config.tied and wrap in ("torchtitan", "parts"):
         pytest.skip("a tied head cannot be in a unit of its own")

@@ -93,6 +93,7 @@ HONOURED: dict[str, Any] = {
     "training.activation_checkpointing.mode": "full",
     "training.activation_checkpointing.early_stop": "false",
     "training.activation_checkpointing.offload": "true",
+    "training.activation_checkpointing.reentrant": None,  # single alone: test_keys.py
     "training.activation_checkpointing.save": "[aten.mm]",
     "training.activation_checkpointing.modules": "[mlp]",
     "training.fine_tuning.method": "lora",

@@ -40,6 +40,16 @@ def test_adapters_are_fp32_beside_16_bit_weights_of_hugging_face(load_text: Load
     assert dtype(hf, bf16, "training.fine_tuning.adapters=bf16") is None
 
 
+def test_autocast_over_bf16_weights_casts_adapters_alone(load_text: Load) -> None:
+    precision = "training.precision={parameters: bf16, autocast: true}"
+    sets = ["parallelism.framework=single", "cluster.gpus_per_node=1", precision]
+    found = load_text(TINY, [*sets, LORA]).plan.training
+    assert (found.precision.autocast, found.precision.compute) == (DType.BF16, DType.BF16)
+    for more in ([], [LORA, "training.fine_tuning.adapters=bf16"]):
+        with pytest.raises(ScenarioError, match="leave it nothing to cast"):
+            load_text(TINY, [*sets, *more])
+
+
 def test_layers_are_frozen_by_number(load_text: Load) -> None:
     found = tuned(load_text, "training.fine_tuning={freeze: [embed, layers.0-1]}")
     assert found == FineTuning(freeze=("embed", "layers.0-1"))

@@ -9,6 +9,7 @@ import pytest
 
 from simulator.dtypes import DType
 from simulator.errors import ScenarioError
+from simulator.lowering.lower import decoder_of
 from simulator.model.families import WRITERS
 from simulator.model.presets import PRESETS
 from simulator.plan.precision import RECIPES
@@ -16,6 +17,8 @@ from simulator.plan.versions import RULES, Software, default_of
 from simulator.scenario import Scenario, load
 from simulator.scenario.json_schema import dotted_keys
 from tests.scenario.conftest import TINY, FakeCatalogue, Load
+
+_SINGLE = ("parallelism.framework=single", "cluster.gpus_per_node=1")
 
 
 @pytest.mark.parametrize(
@@ -183,6 +186,15 @@ def test_every_rule_is_of_a_key_and_of_both_sides(key: str) -> None:
             "the compiler computes again only",
         ),
         (["training.activation_checkpointing={mode: full, save: [aten.mm]}"], "selective-op"),
+        (["training.activation_checkpointing.reentrant=true", *_SINGLE], "nothing is checkpointed"),
+        (
+            [
+                "training.activation_checkpointing={mode: full, reentrant: true}",
+                "training.activation_checkpointing.early_stop=false",
+                *_SINGLE,
+            ],
+            "recomputes to the end",
+        ),
         (["training.activation_checkpointing={mode: full, modules: [mlp]}"], "megatron-selective"),
         (["offload.parameters=host", "training.optimizer=sgd"], "the optimizer runs on the host"),
         (["training.optimizer={name: adamw, momentum: 0.5}"], "no part of what adamw holds"),
@@ -200,6 +212,49 @@ def test_a_setting_without_effect_is_warned_about(
     (warning,) = load_text(TINY, sets).warnings
     assert words in warning
     assert load_text(TINY).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (["training.activation_checkpointing.mode=full"], "with framework: fsdp2"),
+        ([*_SINGLE, "training.activation_checkpointing.mode=selective-op"], "mode: selective-op"),
+        (
+            [*_SINGLE, "training.activation_checkpointing={mode: full, offload: true}"],
+            "with offload: true",
+        ),
+        (
+            [*_SINGLE, "training.activation_checkpointing=full", "training.compile=block"],
+            "compile: block",
+        ),
+    ],
+)
+def test_a_reentrant_checkpoint_is_of_whole_blocks_on_one_gpu(
+    load_text: Load, sets: list[str], words: str
+) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        load_text(TINY, [*sets, "training.activation_checkpointing.reentrant=true"])
+
+
+def test_flash_attns_own_kernel_needs_no_mask_for_a_window(load_text: Load) -> None:
+    """Mistral's window of 4,096: sdpa is given a mask and a bias, flash_attention_2 neither."""
+    sets = [*_SINGLE, "model=mistral-7b", "training={seq_len: 4096, micro_batch: 1}"]
+    sets.append("training.precision=pure-bf16")
+
+    def kept(*more: str) -> int:
+        found = load_text(TINY, [*sets, *more])
+        return decoder_of(found.model, found.plan).blocks[0].saved_bytes()
+
+    window = kept("training.attention=flash-2")
+    assert window == kept("training.attention=flash", "training.seq_len=4095") * 4096 // 4095
+    assert kept("training.attention=flash") > window
+    for more, words in (
+        (["training.packing=full"], "flash-2 with padding"),
+        (["training.precision=fp32"], "flash attention computes in 16 bits"),
+        (["model=llama-2-7b", "model.style=torchtitan"], "no flash-2 attention"),
+    ):
+        with pytest.raises(ScenarioError, match=words):
+            load_text(TINY, [*sets, "training.attention=flash-2", *more])
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,12 @@ BEFORE: dict[str, dict[str, Any]] = {
     },
     "training.activation_checkpointing.early_stop": {"training.activation_checkpointing": "full"},
     "training.activation_checkpointing.offload": {"training.activation_checkpointing": "full"},
+    "training.activation_checkpointing.reentrant": {
+        "parallelism.framework": "single",
+        "cluster.gpus_per_node": 1,
+        "training.precision": "pure-bf16",
+        "training.activation_checkpointing": "full",
+    },
     "training.activation_checkpointing.save": {"training.activation_checkpointing": "selective-op"},
     "training.activation_checkpointing.modules": {
         "training.activation_checkpointing": "megatron-selective"
@@ -120,6 +126,7 @@ VALUES: dict[str, Any] = {
     "parallelism.zero.built_on": "cuda",
     "training.attention": "eager",
     "training.packing": "padded",
+    "training.activation_checkpointing.reentrant": True,
     "training.activation_checkpointing.save": ["aten.mm"],
     "training.activation_checkpointing.modules": ["mlp"],
     "training.loss": "compiled",

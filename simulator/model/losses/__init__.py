@@ -18,6 +18,9 @@ LOSSES: dict[str, Loss] = {
     "eager": FromLogits(),
     "eager-kept-logits": FromLogits(kept=True),
     "hf-upcast": FromLogits(upcasts=True, kept=True),
+    "hf-upcast-dropped-logits": FromLogits(upcasts=True),
+    "hf-shifted-logits": FromLogits(shifts=True),
+    "hf-upcast-triton": FromLogits(upcasts=True, triton=True),
     "compiled": Compiled(),
     "chunked": Chunked(),
     "chunked-head": ChunkedHead(),
@@ -41,11 +44,11 @@ def write_loss(shape: Shape, hidden: int, head: Head, *, hf: bool) -> LossPart:
     """The loss' graph; its input is the logits, or the normed state where the loss projects.
 
     Raises:
-        UnsupportedError: a loss that projects, under autocast or with capped logits.
+        UnsupportedError: a loss that does not go with the model, autocast or capped logits.
     """
     loss = loss_of(shape)
-    _refuse(shape, loss, head)
-    b = GraphBuilder("loss", shape.dtype)
+    _refuse(shape, loss, head, hf=hf)
+    b = GraphBuilder("loss", shape.dtype, tuning=shape.tuning)
     width = hidden if loss.projects else head.vocab
     x = b.value("x", (shape.batch, shape.seq, width), shape.autocast or shape.dtype)
     written = loss.write(b, x, Task(head=head, hf=hf, choice=shape.loss))
@@ -56,11 +59,11 @@ def write_loss(shape: Shape, hidden: int, head: Head, *, hf: bool) -> LossPart:
     return LossPart(graph=graph, returned=returned, projects=loss.projects)
 
 
-def _refuse(shape: Shape, loss: Loss, head: Head) -> None:
-    if loss.projects and shape.autocast is not None:
+def _refuse(shape: Shape, loss: Loss, head: Head, *, hf: bool) -> None:
+    if shape.loss.name == "hf-shifted-logits" and not hf:
+        raise UnsupportedError("loss 'hf-shifted-logits' is transformers' own; use eager")
+    if loss.projects and shape.autocast not in (None, shape.dtype):
         raise UnsupportedError(f"loss {shape.loss.name!r} under autocast is not supported")
-    if loss.projects and shape.tuning is not None:
-        raise UnsupportedError(f"loss {shape.loss.name!r} with fine-tuning is not supported")
     if head.softcap and (loss.projects or shape.loss.name == "compiled"):
         text = f"loss {shape.loss.name!r} with capped logits is not supported"
         raise UnsupportedError(f"{text}; eager is")

@@ -94,13 +94,19 @@ class _Chunk:
         return Gemm(name=f"{self.name}.logits{suffix}", m=m, n=n, k=k, dtype=dtype)
 
     def _backward(self, dtype: DType) -> Rule:
-        """Recompute, then cross-entropy's backward and the product's."""
+        """Recompute, then cross-entropy's backward and the product's.
+
+        The chunk's copy is kept for the weight's gradient alone.
+        """
         rule = Rule(self.name, "softmax")
         fp32, rows = DType.FP32, (self.rows, self.vocab)
         temporary = [rule.make("copy", self.shape, dtype)] if self.copied else []
         logits = rule.launch(
             self._product("", dtype), GradTensor(name=f"{self.name}.again", shape=rows, dtype=dtype)
         )
+        if not self.weight.trainable:
+            rule.free(*temporary)
+            temporary = []
         wide = [rule.make("float", rows, fp32)] if dtype is not fp32 else []
         if wide:
             rule.free(logits)

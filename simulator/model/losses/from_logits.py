@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -10,9 +11,12 @@ from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.losses.loss import Task, Written, shifted_labels
 from simulator.model.ops.elementwise import cast
-from simulator.model.ops.loss import cross_entropy
+from simulator.model.ops.loss import cross_entropy, triton_cross_entropy
 from simulator.model.ops.plain import plain
 from simulator.model.rule import Rule
+
+CrossEntropy = Callable[[GraphBuilder, int, tuple[int, ...]], int]
+"""(graph, logits, labels that nobody else holds) -> the loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +24,15 @@ class FromLogits:
     """``upcasts``: the model's own forward casts; ``kept``: the loop's variable holds the logits.
 
     A Python loop's ``pred`` or ``outputs`` lives until it is bound again, when the next forward
-    has returned: through backward, the optimizer and the next forward.
+    has returned: through backward, the optimizer and the next forward. transformers' ``Trainer``
+    returns the loss alone from ``compute_loss``, and holds none. ``shifts``: transformers' loss
+    shifts the logits and not the labels. ``triton``: one kernel computes the loss.
     """
 
     upcasts: bool = False
     kept: bool = False
+    shifts: bool = False
+    triton: bool = False
     projects: bool = False
 
     def write(self, b: GraphBuilder, x: int, task: Task) -> Written:
@@ -34,14 +42,13 @@ class FromLogits:
             with b.frame(x):
                 logits = cast(b, x, DType.FP32, "logits.float")
             returned = b.ops
-        if task.hf and self.upcasts:
-            loss = _of_shifted_logits(b, logits)
-        elif task.hf:
+        compare = triton_cross_entropy if self.triton else cross_entropy
+        if task.hf and not (self.upcasts or self.shifts):
             loss = _of_shifted_labels(b, logits)
         else:
             wide = cast(b, logits, DType.FP32, "logits.float")
             with b.frame(*(() if wide == x else (wide,))):
-                loss = cross_entropy(b, wide)
+                loss = _of_shifted_logits(b, wide, compare) if task.hf else compare(b, wide, ())
         held = logits if self.kept else None
         return Written(loss=loss, returned=(returned,), held=held)
 
@@ -59,8 +66,10 @@ def _of_shifted_labels(b: GraphBuilder, logits: int) -> int:
         return cross_entropy(b, wide, targets[-1:])
 
 
-def _of_shifted_logits(b: GraphBuilder, logits: int) -> int:
-    """Every model's forward before transformers 4.45: logits and labels shifted by copies.
+def _of_shifted_logits(b: GraphBuilder, logits: int, cross_entropy: CrossEntropy) -> int:
+    """Logits and labels shifted by copies: every model's own forward until transformers 4.45.
+
+    ``ForCausalLMLoss`` of 4.46 to 4.48 casts the logits first, which the model still holds.
 
     ``contiguous`` of one sequence's slice is the slice itself.
     """
@@ -80,4 +89,4 @@ def _of_shifted_logits(b: GraphBuilder, logits: int) -> int:
             targets = (plain(b, "labels.shifted", (batch, seq - 1), DType.INT64),)
             frame.bind(*targets)
             return cross_entropy(b, shifted, targets)
-        return cross_entropy(b, shifted)
+        return cross_entropy(b, shifted, ())

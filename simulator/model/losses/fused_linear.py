@@ -69,7 +69,9 @@ class _Fused:
         """Gradients first, then chunk by chunk, then the sum of the tokens' losses."""
         b = self.b
         given = plain(b, "grad_input", b.of(self.x).shape, self.dtype)
-        summed = plain(b, "grad_weight", self.weight.shape, self.dtype)
+        summed = None
+        if self.weight.trainable:
+            summed = plain(b, "grad_weight", self.weight.shape, self.dtype)
         each = plain(b, "loss.tokens", (self.rows,), DType.FP32)
         mask = plain(b, "labels.valid", (self.rows,), DType.BOOL, targets)
         plain(b, "labels.count", (1,), DType.INT64, (mask,))
@@ -77,7 +79,7 @@ class _Fused:
             self._chunks(given, summed, targets)
             return self._node(each, given, summed)
 
-    def _chunks(self, given: int, summed: int, targets: tuple[int, ...]) -> None:
+    def _chunks(self, given: int, summed: int | None, targets: tuple[int, ...]) -> None:
         sizes = list(chunk_rows(self.rows, self.vocab, self.hidden))
         buffer = None
         for number, rows in enumerate(sizes):
@@ -90,7 +92,9 @@ class _Fused:
                 made = ()
             with self.b.frame(buffer):
                 kept = () if before is None or not self.apart else (before,)
-                self._chunk(number, rows, buffer, made, kept, (given, summed, *targets))
+                self._chunk(number, rows, buffer, made, (*kept, *targets), given)
+                if summed is not None:
+                    self._weight_gradient(number, rows, buffer, summed)
 
     def _chunk(
         self,
@@ -98,22 +102,24 @@ class _Fused:
         rows: int,
         logits: int,
         made: tuple[int, ...],
-        before: tuple[int, ...],
         others: tuple[int, ...],
+        given: int,
     ) -> None:
-        """Project, overwrite by the gradient, and multiply it with the weight and the input.
+        """Project, overwrite by the gradient, and multiply it with the weight.
 
-        Python's names hold the chunk ``before`` until the kernel has run, where chunks have
-        buffers of their own.
+        Python's names hold ``others``, the labels and, where chunks have buffers of their own, the
+        chunk before, until the kernel has run.
         """
         b, name, size = self.b, f"chunk.{number}", rows * self.vocab * self.dtype.itemsize
-        given, summed, *targets = others
         self._product(f"{name}.logits", (self.x,), made, (rows, self.vocab, self.hidden))
         kernel = softmax_kernel(f"{name}.cross_entropy", 2 * size, size)
-        inputs = (logits, *before, *targets)
-        b.op(f"{name}.cross_entropy", "cross_entropy", inputs, (), kernel)
+        b.op(f"{name}.cross_entropy", "cross_entropy", (logits, *others), (), kernel)
         sources = (logits, given)
         self._product(f"{name}.dgrad", sources, (), (rows, self.hidden, self.vocab))
+
+    def _weight_gradient(self, number: int, rows: int, logits: int, summed: int) -> None:
+        """Into the sum, or apart and then added in fp32; none is made of a frozen head."""
+        b, name = self.b, f"chunk.{number}"
         product = (self.vocab, self.hidden, rows)
         if not self.apart:
             self._product(f"{name}.wgrad", (logits, self.x, summed), (), product)
@@ -132,23 +138,23 @@ class _Fused:
         kernel = Gemm(name=name, m=m, n=n, k=k, dtype=self.dtype)
         self.b.op(name, "mm", inputs, made, kernel)
 
-    def _node(self, each: int, given: int, summed: int) -> int:
+    def _node(self, each: int, given: int, summed: int | None) -> int:
         """``torch.sum``; backward compares the incoming gradient with one, and gives its own."""
         b = self.b
         loss = b.value("loss", (1,), DType.FP32)
         read = b.bytes(each)
         one = Elementwise(name="is_one", kind="copy", read=4, written=4)
+        gives = [Given(saved=given, value=self.x)]
+        if summed is not None:
+            gives.append(Given(saved=summed, weight=self.weight.name))
         b.op(
             "loss",
             "fused_linear",
-            (each, given, summed),
+            (each, *(each_given.saved for each_given in gives)),
             (loss,),
             Elementwise(name="loss", kind="copy", read=read, written=4),
             gradients=(GradTensor(name="one", shape=(1,), dtype=DType.FP32),),
             backward=(BackwardStep(kernel=one, outputs=(0,), frees=(0,)),),
-            gives=(
-                Given(saved=given, value=self.x),
-                Given(saved=summed, weight=self.weight.name),
-            ),
+            gives=gives,
         )
         return loss

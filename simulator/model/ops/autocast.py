@@ -54,8 +54,11 @@ class Operand:
 
 
 def operand(b: GraphBuilder, name: str, weight: Weight) -> Operand:
-    """A parameter; under autocast its copy, whose gradient is cast back to the weight's dtype."""
-    if b.autocast is None:
+    """A parameter; under autocast its copy, whose gradient is cast back to the weight's dtype.
+
+    A parameter that is stored in that dtype is read as it is.
+    """
+    if b.autocast is None or (weight.dtype or b.dtype) is b.autocast:
         return Operand(name=name, weight=weight)
     out = cast_weight(b, name, weight, b.autocast)
     if weight.trainable:

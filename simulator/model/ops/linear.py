@@ -14,7 +14,7 @@ from simulator.model.float8 import takes_float8
 from simulator.model.graph import GradTensor, Weight
 from simulator.model.ops.autocast import Operand, in_16_bits, operand
 from simulator.model.ops.float8 import float8_linear
-from simulator.model.ops.lora import adapter_weight, with_adapters
+from simulator.model.ops.lora import adapter_weight, beside_packed, with_adapters
 from simulator.model.ops.mm import mm
 from simulator.model.ops.nf4 import nf4_product
 from simulator.model.rule import Rule
@@ -42,7 +42,7 @@ def linear(
         return _product(b, x, name, shared, view=view, bias=bias)
     weight = b.weight(tied or f"{name}.weight", shape, tied=bool(tied))
     y = _product(b, x, name, weight, view=view, bias=bias)
-    return _adapted(b, x, y, name, view)
+    return _adapted(b, x, y, name, view, weight)
 
 
 def conv1d(b: GraphBuilder, x: int, name: str, out_features: int) -> int:
@@ -56,7 +56,7 @@ def conv1d(b: GraphBuilder, x: int, name: str, out_features: int) -> int:
     shape = (*b.of(x).shape[:2], out_features)
     with _argument(b, x, source):
         y = _addmm(b, source, name, factor, added, shape)
-    return _adapted(b, x, y, name, None)
+    return _adapted(b, x, y, name, None, weight)
 
 
 def _product(
@@ -93,7 +93,9 @@ def _bias(b: GraphBuilder, name: str, out_features: int) -> Operand:
     return operand(b, f"{name}.bias", b.weight(f"{name}.bias", (out_features,)))
 
 
-def _adapted(b: GraphBuilder, x: int, y: int, name: str, view: Sequence[int] | None) -> int:
+def _adapted(
+    b: GraphBuilder, x: int, y: int, name: str, view: Sequence[int] | None, base: Weight
+) -> int:
     """y, or y with what the adapters of that linear add."""
     adapters = b.adapters_of(name)
     if adapters is None:
@@ -108,7 +110,8 @@ def _adapted(b: GraphBuilder, x: int, y: int, name: str, view: Sequence[int] | N
         weight = adapter_weight(b, f"{name}.lora_B", (out_features, adapters.rank), adapters)
         return _product(b, x, f"{name}.lora_B", weight, view=view)
 
-    return with_adapters(b, x, y, name, adapters, down, up)
+    join = with_adapters if base.nf4 is None else beside_packed
+    return join(b, x, y, name, adapters, down, up)
 
 
 def _mm(b: GraphBuilder, x: int, name: str, factor: Operand, shape: Sequence[int]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from simulator.fine_tuning import Adapters
+from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import Weight
 from simulator.model.ops.elementwise import add, cast
@@ -38,6 +39,34 @@ def with_adapters(
         delta = scale(b, up(down(dropped)), f"{name}.lora.scaled")
         total = _sum(b, y, delta, f"{name}.lora.sum")
         return cast(b, total, b.of(y).dtype, f"{name}.lora.out")
+
+
+def beside_packed(
+    b: GraphBuilder, x: int, y: int, name: str, adapters: Adapters, down: Product, up: Product
+) -> int:
+    """The same beside a 4-bit weight: y is cloned first; under autocast x is left to it.
+
+    Source: peft 0.21 tuners/lora/bnb.py, ``Linear4bit.forward``.
+    """
+    kept = _clone(b, y, f"{name}.lora.clone")
+    own, out = adapters.dtype or b.dtype, b.of(y).dtype
+    with b.frame() as frame:
+        wide = x if b.autocast else cast(b, x, own, f"{name}.lora.input")
+        if wide != x:
+            frame.bind(wide)
+        dropped = dropout(b, wide, f"{name}.lora.dropout", adapters.dropout)
+        delta = scale(b, up(down(dropped)), f"{name}.lora.scaled")
+        if not b.autocast:
+            delta = cast(b, delta, out, f"{name}.lora.out")
+        return _sum(b, kept, delta, f"{name}.lora.sum")
+
+
+def _clone(b: GraphBuilder, x: int, name: str) -> int:
+    known, size = b.of(x), b.bytes(x)
+    out = b.value(name, known.shape, known.dtype)
+    kernel = Elementwise(name=name, kind="copy", read=size, written=size)
+    b.op(name, "copy", (x,), (out,), kernel, passes=(x,))
+    return out
 
 
 def _sum(b: GraphBuilder, y: int, delta: int, name: str) -> int:

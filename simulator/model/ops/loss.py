@@ -1,12 +1,13 @@
-"""``F.cross_entropy`` as torch runs it: log-softmax, then the negative log-likelihood."""
+"""Cross-entropy: torch's log-softmax and negative log-likelihood, or one Triton kernel."""
 
 from __future__ import annotations
 
 from math import prod
 
+from simulator.dtypes import DType
 from simulator.kernels import Elementwise
 from simulator.model.builder import GraphBuilder
-from simulator.model.graph import BackwardStep, GradTensor
+from simulator.model.graph import BackwardStep, Given, GradTensor
 from simulator.model.rule import Rule
 
 
@@ -19,6 +20,33 @@ def cross_entropy(
     ``targets``: labels that nobody else holds; ``prefix`` precedes the names.
     """
     return _nll_loss(b, _log_softmax(b, logits, prefix), targets, prefix)
+
+
+def triton_cross_entropy(b: GraphBuilder, logits: int, targets: tuple[int, ...] = ()) -> int:
+    """Unsloth's kernel, as fms-acceleration has it: the logits are overwritten by their gradient.
+
+    Kept: the logits and 4 B a row for the log of each sum. Source: fms-acceleration-foak 0.7.4
+    kernels/unsloth/cross_entropy_loss.py, ``Fast_CrossEntropyLoss``.
+    """
+    rows, read, name = prod(b.of(logits).shape[:-1]), b.bytes(logits), "cross_entropy"
+    each, sums = (b.value(f"{name}.{part}", (rows,), DType.FP32) for part in ("each", "log_sum"))
+    kernel = softmax_kernel(name, read, 8 * rows)
+    backward = BackwardStep(kernel=softmax_kernel(f"{name}.backward", read, read), outputs=())
+    b.op(
+        name,
+        "triton",
+        (logits, *targets),
+        (each, sums),
+        kernel,
+        saves=(sums, *targets),
+        backward=(backward,),
+        gives=(Given(saved=b.root(logits), value=logits),),
+    )
+    loss, mean = b.value("loss", (1,), DType.FP32), Rule("mean")
+    mean.make("grad", (1,), DType.FP32, value=each)
+    total = Elementwise(name="mean", kind="copy", read=4 * rows, written=4)
+    b.op("mean", "sum", (each,), (loss,), total, rule=mean)
+    return loss
 
 
 def softmax_kernel(name: str, read: int, written: int) -> Elementwise:

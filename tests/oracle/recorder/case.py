@@ -40,7 +40,7 @@ class Case:
     ``ac``: ``none``, ``full``, ``selective_op``, ``selective_N`` (every N-th block),
     ``part_core_attn+mlp+layernorm`` (parts of each block) or ``save_mm,silu/2`` (operators whose
     results are kept, the latter's every second), with ``_noearly`` to recompute to the end and
-    then ``_offload`` to keep a block's arguments on the host.
+    then ``_offload`` to keep a block's arguments on the host; or ``_reentrant``.
     ``reshard`` is ``reshard_after_forward``; dtypes are ``bf16``, ``fp16``, ``fp32`` or None for
     "as stored", ``master`` being the stored one. ``wrap``: see ``recorder.frameworks.fsdp2``.
     ``opt``: a name of ``recorder.optimizers``, None to step none; ``in_backward`` steps each

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl,
     checkpoint_wrapper,
     offload_wrapper,
 )
@@ -46,6 +47,9 @@ def apply(blocks: nn.ModuleList, mode: str) -> None:
     offload, mode = mode.endswith("_offload"), mode.removesuffix("_offload")
     early_stop = not mode.endswith("_noearly")
     options: dict[str, Any] = {"preserve_rng_state": False, "early_stop": early_stop}
+    if mode.endswith("_reentrant"):
+        mode = mode.removesuffix("_reentrant")
+        options = {"preserve_rng_state": False, "checkpoint_impl": CheckpointImpl.REENTRANT}
     kind, _, which = mode.removesuffix("_noearly").partition("_")
     every = 1
     if kind == "part":

@@ -2,8 +2,9 @@
 
 A name is ``eager``, ``eager-kept-logits`` (the loop's variable holds them until the next forward
 has returned), ``hf-upcast`` (the model casts them to fp32 itself, and the loop keeps those),
-``chunked-N`` (torchtune's ``CEWithChunkedOutputLoss``), ``chunked-logits-N`` (the same of whole
-logits) or ``chunked-head-N`` (the loss projects and
+``hf-upcast-dropped-logits`` (the loop does not), ``hf-shifted-logits`` (transformers' loss of 4.46
+to 4.48 casts and copies them), ``chunked-N`` (torchtune's ``CEWithChunkedOutputLoss``),
+``chunked-logits-N`` (the same of whole logits) or ``chunked-head-N`` (the loss projects and
 compares chunk by chunk under checkpointing, with the head's weight in its hands).
 """
 
@@ -24,6 +25,7 @@ At: TypeAlias = Callable[[str], None]
 Loss: TypeAlias = Callable[[nn.Module, Tensor, Tensor, At], Tensor]
 
 IGNORED = -100
+SHIFTING = ("hf-upcast-dropped-logits", "hf-shifted-logits")
 
 
 def whole(head: nn.Module, hidden: Tensor) -> Any:
@@ -70,7 +72,7 @@ def _parsed(name: str) -> tuple[str, int]:
     kind, _, count = name.rpartition("-")
     if count.isdigit() and kind in ("chunked", "chunked-head", "chunked-logits"):
         return kind, int(count)
-    if name not in ("eager", "eager-kept-logits", "hf-upcast"):
+    if name not in ("eager", "eager-kept-logits", "hf-upcast", *SHIFTING):
         raise ValueError(f"no loss {name!r}")
     return name, 1
 
@@ -155,8 +157,12 @@ def hugging_face_loss(root: Any, name: str) -> Loss:
     if kind == "eager-kept-logits":
         return KeepingOutputs()
     if kind == "hf-upcast":
-        root.forward = MethodType(_upcasting_forward, root)
+        root.forward = MethodType(partial(_shifting_forward, True), root)
         return KeepingOutputs()
+    if kind in SHIFTING:
+        upcasts = kind == "hf-upcast-dropped-logits"
+        root.forward = MethodType(partial(_shifting_forward, upcasts), root)
+        return causal_loss
     root.forward = MethodType(partial(_chunking_forward, kind, chunks), root)
     return causal_loss
 
@@ -179,19 +185,28 @@ class KeepingOutputs:
         return loss
 
 
-def _upcasting_forward(self: Any, input_ids: Tensor, labels: Tensor, **keys: Any) -> Any:
-    """``forward`` of transformers before 4.45: the logits are cast, and shifted by a copy."""
+def _shifting_forward(
+    upcasts: bool, self: Any, input_ids: Tensor, labels: Tensor, **keys: Any
+) -> Any:
+    """``forward`` of transformers until 4.48; before 4.46 the model casts, and not the loss."""
     from transformers.modeling_outputs import CausalLMOutputWithPast
 
     outputs = self.model(input_ids=input_ids, **keys)
     logits = self.lm_head(outputs[0])
+    if upcasts:
+        logits = logits.float()
+    loss = _loss_of_shifted(logits, labels)
+    return CausalLMOutputWithPast(loss=loss, logits=logits)
+
+
+def _loss_of_shifted(logits: Tensor, labels: Tensor) -> Tensor:
+    """``ForCausalLMLoss``: the logits are shifted by a copy."""
     logits = logits.float()
     shifted = logits[..., :-1, :].contiguous()
     targets = labels[..., 1:].contiguous()
     shifted = shifted.view(-1, shifted.shape[-1])
     targets = targets.view(-1)
-    loss = functional.cross_entropy(shifted, targets)
-    return CausalLMOutputWithPast(loss=loss, logits=logits)
+    return functional.cross_entropy(shifted, targets)
 
 
 def _chunking_forward(

@@ -62,5 +62,10 @@ def is_masked(config: ModelConfig, shape: Shape) -> bool:
 
 
 def is_windowed(config: ModelConfig, shape: Shape) -> bool:
-    """A window longer than the sequence is no window."""
-    return config.window is not None and shape.seq >= config.window
+    """A window longer than the sequence is no window; flash-attn's own kernel needs no mask for it.
+
+    Source: transformers integrations/flash_attention.py, ``sliding_window``.
+    """
+    if config.attention == "flash_attention_2" or config.window is None:
+        return False
+    return shape.seq >= config.window

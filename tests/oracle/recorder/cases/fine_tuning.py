@@ -33,6 +33,9 @@ FINE_TUNING = {
     "lora_autocast": Case(autocast=True, lora="all-linear", **AS_STORED),
     "lora_hsdp2x4_bf16": Case(hsdp=2, reduce_dtype="bf16", **_QV),
     "single_lora_all": Case(framework="single", ws=1, lora="all-linear", **PURE_BF16),
+    "single_lora_v_chunked_head": Case(
+        framework="single", ws=1, loss="chunked-head-8", lora="wv", **PURE_BF16
+    ),
     "single_lora_qv_full_ga2": Case(
         framework="single", ws=1, ac="full", grad_accum=2, clip=True, **_QV, **PURE_BF16
     ),
@@ -43,6 +46,16 @@ FINE_TUNING = {
         autocast=True,
         ac="full",
         **AS_STORED,
+    ),
+    "hf_single_lora_bf16_autocast": Case(
+        **{**_QWEN, "ws": 1, "wrap": "titan", "n_layers": 2, "loss": "chunked-head-8"},
+        framework="single",
+        lora="q_proj,v_proj",
+        lora_dtype="fp32",
+        autocast=True,
+        master="bf16",
+        param_dtype=None,
+        reduce_dtype=None,
     ),
     "freeze_embed": Case(freeze=("embed",)),
     "freeze_embed_full_block": Case(freeze=("embed",), ac="full", wrap="block_root"),

@@ -10,6 +10,7 @@ from recorder.case import AS_STORED, PURE_BF16, Case
 _ONE: dict[str, Any] = {"framework": "single", "ws": 1}
 _BF16: dict[str, Any] = {**_ONE, **PURE_BF16}
 _FP32: dict[str, Any] = {**_ONE, **AS_STORED}
+_TWO: dict[str, Any] = {"model": "hf:qwen2.5-0.5b", "n_layers": 2, "mb": 2, "seq": 256, **_BF16}
 
 SINGLE = {
     "single_bf16": Case(**_BF16),
@@ -23,6 +24,14 @@ SINGLE = {
     "single_hf_qwen_tied_ga2": Case(
         model="hf:qwen2.5-0.5b", n_layers=2, seq=256, grad_accum=2, clip=True, **_BF16
     ),
+    "single_full_reentrant": Case(ac="full_reentrant", loss="chunked-head-8", **_BF16),
+    "single_hf_every2_reentrant_ga2": Case(
+        **{**_TWO, "n_layers": 3, "loss": "chunked-head-8"},
+        **{"ac": "selective_2_reentrant", "grad_accum": 2},
+    ),
+    "single_hf_upcast_dropped": Case(loss="hf-upcast-dropped-logits", **_TWO),
+    "single_hf_shifted": Case(loss="hf-shifted-logits", **_TWO),
+    "single_hf_shifted_one": Case(loss="hf-shifted-logits", **{**_TWO, "mb": 1}),
     "single_hf_gpt2": Case(model="hf:gpt2", n_layers=3, mb=3, seq=300, **_BF16),
 }
 
