@@ -177,6 +177,7 @@ def _header(scenario: Scenario, decoder: Decoder, cluster: Cluster, steps: int) 
         hardware_flops=model_flops + recomputed,
         peak_flops=peak_flops(device, training.precision.autocast or training.precision.compute),
         warnings=(*scenario.warnings, *_warnings(device, scenario, decoder)),
+        at_least=scenario.plan.offload_parameters,
     )
 
 

@@ -15,8 +15,11 @@ _SETTINGS = 12
 """How many settings that differ are listed."""
 
 
-def show_comparison(found: Comparison) -> str:
-    """The table of base and changes, and a paragraph of causes for each change."""
+def show_comparison(found: Comparison, *, base_told: bool = False) -> str:
+    """The table of base and changes, a paragraph of causes for each change, and the warnings.
+
+    ``base_told``: the base's warnings have been shown.
+    """
     from simulator.cli.output import table
 
     rows = [_row(found.base, None), *(_row(change.run, change) for change in found.changes)]
@@ -24,22 +27,35 @@ def show_comparison(found: Comparison) -> str:
     headers = [_HEADERS[i] for i in columns]
     shown = table(headers, [[row[i] for i in columns] for row in rows], numbers=_NUMBERS)
     parts = ["\n".join(_paragraph(change)) for change in found.changes]
-    return "\n\n".join([shown, *parts])
+    return "\n\n".join([shown, *parts, *_warnings(found, base_told=base_told)])
+
+
+def _warnings(found: Comparison, *, base_told: bool) -> Iterator[str]:
+    """Each warning once: those of the base, then of each run those that the base has not."""
+    from simulator.report.text import warning_lines
+
+    told = set(found.base.warnings)
+    own = [(change.run.name, change.run.warnings) for change in found.changes]
+    of_base = () if base_told else found.base.warnings
+    for name, warnings in [(found.base.name, of_base), *own]:
+        new = [w for w in warnings if warnings is of_base or w not in told]
+        if new:
+            yield "\n".join([f"Warnings: {name}", *warning_lines(new)])
 
 
 def _row(run: Run, change: Change | None) -> list[str]:
     memory, result = run.result.memory, run.result
-    room = _gib(memory.headroom_bytes)
+    room, most = _gib(memory.headroom_bytes), "≤ " if result.at_least else ""
     return [
         run.name,
         _gib(memory.peak_allocated_bytes),
         "" if change is None else _signed_bytes(change.difference("peak_allocated_bytes") or 0),
         room if memory.fits else f"{room}: DOES NOT FIT",
         f"step {memory.peak_step} {memory.peak_phase}, {memory.peak_at}",
-        _time(result.step_time_s),
+        f"{'≥ ' if result.at_least else ''}{_time(result.step_time_s)}",
         "" if change is None else _step_change(change),
-        "" if result.tokens_per_s_per_gpu is None else f"{result.tokens_per_s_per_gpu:,.0f}",
-        "" if result.mfu is None else f"{100 * result.mfu:.1f} %",
+        "" if result.tokens_per_s_per_gpu is None else f"{most}{result.tokens_per_s_per_gpu:,.0f}",
+        "" if result.mfu is None else f"{most}{100 * result.mfu:.1f} %",
     ]
 
 

@@ -93,7 +93,7 @@ def _answer(result: Result, summary: Summary | None, beside: Comparison | None) 
         return
     emit(show_summary(summary))
     if beside is not None:
-        emit(f"\nWhat if\n{show_comparison(beside)}")
+        emit(f"\nWhat if\n{show_comparison(beside, base_told=True)}")
 
 
 def _beside(

@@ -110,10 +110,11 @@ class Collective:
     """Enqueue a collective of ``group`` (a mesh axis, e.g. ``dp_shard``) on ``stream``.
 
     ``bytes`` is the full message S per rank as NCCL counts it: the gathered output of an
-    all_gather, the whole input of a reduce_scatter, the buffer of an all_reduce.
+    all_gather, the whole input of a reduce_scatter, the buffer of an all_reduce, what a rank has
+    of an all_to_all.
     """
 
-    kind: str  # "all_gather" | "reduce_scatter" | "all_reduce"
+    kind: str  # "all_gather" | "reduce_scatter" | "all_reduce" | "all_to_all"
     bytes: int
     group: str
     stream: Stream

@@ -68,9 +68,10 @@ def _speed(result: Result) -> str:
     """The step in one line."""
     if result.step_time_s is None:
         return "Memory only: nothing was timed."
+    least, most = ("at least ", "at most ") if result.at_least else ("", "")
     step = format_time(result.step_time_s, 4)
     rate = f"{result.tokens_per_s_per_gpu or 0.0:,.0f} tokens/s/GPU"
-    return f"STEP: {step}, {rate}, MFU {percent(result.mfu or 0.0, 1, 1)}"
+    return f"STEP: {least}{step}, {most}{rate}, MFU {most}{percent(result.mfu or 0.0, 1, 1)}"
 
 
 def _peak(result: Result) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable, Iterator
 
 from simulator.report.summary import Summary
 from simulator.report.table import lines
@@ -16,10 +17,14 @@ def render(summary: Summary, width: int = 92) -> str:
     for section in summary.sections:
         out += ["", *lines(section, width)]
     if summary.warnings:
-        out += ["", "Warnings"]
-        for warning in summary.warnings:
-            out += textwrap.wrap(warning, width, initial_indent="  ! ", subsequent_indent="    ")
+        out += ["", "Warnings", *warning_lines(summary.warnings, width)]
     return "\n".join(out) + "\n"
+
+
+def warning_lines(warnings: Iterable[str], width: int = 92) -> Iterator[str]:
+    """Warnings, one paragraph each."""
+    for warning in warnings:
+        yield from textwrap.wrap(warning, width, initial_indent="  ! ", subsequent_indent="    ")
 
 
 def _wrapped(text: str, width: int) -> list[str]:

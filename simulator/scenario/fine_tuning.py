@@ -36,10 +36,14 @@ def resolve_fine_tuning(
         freeze = [name for name in section.freeze if not _is_layers(name, model)]
         _check_names("freeze", freeze, (*MODULES, "layers.0", "layers.0-1"), tree, mistakes)
         _check_tied("freeze", section.freeze, model, tree, mistakes)
+        _check_some_left(section.freeze, model, tree, mistakes)
         return FineTuning(freeze=section.freeze) if section.freeze else None
     _check_names("targets", section.targets, _targets(model), tree, mistakes)
     _check_names("also_train", section.also_train, ("embed", "norm", "head"), tree, mistakes)
     _check_tied("also_train", section.also_train, model, tree, mistakes)
+    if not section.targets and not section.also_train:
+        text = "no linear gets adapters and also_train is empty, so nothing is trained; supported: "
+        mistakes.at(tree, (*PATH, "targets"), text + ", ".join(_targets(model)))
     adapters = Adapters(
         rank=section.rank,
         targets=section.targets,
@@ -51,6 +55,18 @@ def resolve_fine_tuning(
         base = Nf4(double_quant=section.double_quant)
         _check_base(model, tree, mistakes)
     return FineTuning(adapters=adapters, base=base, also_train=section.also_train)
+
+
+def _check_some_left(
+    freeze: tuple[str, ...], model: ModelConfig, tree: Map, mistakes: Mistakes
+) -> None:
+    """A step without gradients is none."""
+    frozen = {name.partition(".")[0] for name in freeze}
+    tuning = FineTuning(freeze=freeze)
+    layers = "layers" in freeze or all(tuning.freezes_layer(n) for n in range(model.layers))
+    if frozen >= set(MODULES) and layers:
+        text = f"{', '.join(freeze)} are all of the model, so nothing is trained; leave one out"
+        mistakes.at(tree, (*PATH, "freeze"), text)
 
 
 def _check_base(model: ModelConfig, tree: Map, mistakes: Mistakes) -> None:

@@ -127,11 +127,13 @@ def _peak(result: Result, counter: str, of: str | int) -> int | None:
     return found
 
 
-def _step_time(name: str, measured: Measured, result: Result) -> Iterator[Case]:
+def _step_time(name: str, measured: Measured, result: Result) -> Iterator[Case | Skip]:
     actual = measured.step_time
     if actual is None and measured.tokens_per_s_per_gpu:
         actual = result.trace.header.tokens / measured.tokens_per_s_per_gpu
-    if actual is not None and result.step_time_s is not None:
+    if actual is not None and result.at_least:
+        yield Skip(id=name, why="the step time was measured, and part of the step is not timed")
+    elif actual is not None and result.step_time_s is not None:
         yield _numbers(name, measured, "step_time", None, "s", result.step_time_s, actual)
 
 

@@ -43,7 +43,14 @@ class Run:
             "peak_phase": memory.peak_phase,
             "peak_at": memory.peak_at,
             **figures(self.result),
+            "step_time_is_lower_bound": self.result.at_least,
+            "warnings": list(self.warnings),
         }
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its answer says of itself."""
+        return self.result.trace.header.warnings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

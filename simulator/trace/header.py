@@ -11,7 +11,7 @@ class Header:
 
     ``model_flops``: 6 per matmul parameter and token + 12·L·h·s a token of attention, as
     torchtitan counts, less what frozen weights spare; ``hardware_flops``: what the kernels do,
-    recompute included.
+    recompute included. ``at_least``: part of a step is not timed, so its time is a lower bound.
     """
 
     scenario: str
@@ -30,3 +30,4 @@ class Header:
     hardware_flops: int
     peak_flops: float
     warnings: tuple[str, ...] = ()
+    at_least: bool = False

@@ -43,7 +43,8 @@ class Result:
     """What ``simulate`` returns. Times are seconds, None without a timeline.
 
     ``step_time_s`` is the last step of the slowest ranks, ``first_step_time_s`` step 0 as
-    simulated. FLOP rates are per GPU; ``mfu`` and ``hfu`` are of the dense peak (0..1).
+    simulated. FLOP rates are per GPU; ``mfu`` and ``hfu`` are of the dense peak (0..1). Where
+    part of a step is not timed, its time is a lower bound and the rates are upper ones.
     """
 
     scenario: str
@@ -63,6 +64,11 @@ class Result:
     trace: Trace = field(repr=False, compare=False)
     views: Views | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def at_least(self) -> bool:
+        """Whether there is a step time that is only a lower bound."""
+        return self.step_time_s is not None and self.trace.header.at_least
+
     def to_json(self) -> dict[str, object]:
         """The object of ``--json``: fixed key order, plain numbers, no wall clock."""
         return {
@@ -71,6 +77,7 @@ class Result:
             "seed": self.seed,
             "world_size": self.world_size,
             "step_time_s": self.step_time_s,
+            "step_time_is_lower_bound": self.at_least,
             "first_step_time_s": self.first_step_time_s,
             "tokens_per_s": self.tokens_per_s,
             "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,

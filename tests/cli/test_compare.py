@@ -72,3 +72,42 @@ def test_a_what_if_that_is_wrong_is_told_before_anything_runs(dryfit: Dryfit, ti
     outcome = dryfit("run", tiny, "--what-if")
     assert (outcome.code, outcome.out) == (2, "")
     assert "what_if 'odd': training.micro_bach: unknown key" in outcome.err
+
+
+def test_every_run_says_what_it_warns_of(dryfit: Dryfit, tiny: Path) -> None:
+    host = ("--set", "offload.parameters=host")
+    table = dryfit("compare", tiny, *host).out
+    assert "Warnings: offload.parameters=host" in table
+    assert "step on the host is" in table
+    assert "≥ " in table
+    data = dryfit("compare", tiny, *host, "--json").json
+    assert data["base"]["warnings"] == []
+    assert data["base"]["step_time_is_lower_bound"] is False
+    (change,) = data["changes"]
+    assert change["warnings"] == dryfit("run", tiny, *host, "--json").json["warnings"] != []
+    assert change["step_time_is_lower_bound"] is True
+
+
+def test_a_what_if_says_what_it_warns_of(dryfit: Dryfit, tiny: Path) -> None:
+    tiny.write_text(TINY + "what_if: [{name: away, set: {offload.parameters: host}}]\n")
+    after = dryfit("run", tiny, "--what-if").out.partition("Warnings: away\n")[2]
+    assert "offload.parameters: the copies" in after
+    data = dryfit("run", tiny, "--what-if", "--json").json
+    assert data["what_if"]["changes"][0]["warnings"] != []
+
+
+def test_warnings_of_the_base_are_told_once(dryfit: Dryfit, tiny: Path) -> None:
+    tiny.write_text(TINY + "offload: {parameters: host}\n")
+    table = dryfit("compare", tiny, "--set", "training.micro_batch=2").out
+    assert table.count("offload.parameters: the copies") == 1
+
+
+def test_a_step_that_is_timed_in_part_is_said_to_take_at_least_so_long(
+    dryfit: Dryfit, tiny: Path
+) -> None:
+    tiny.write_text(TINY + "offload: {parameters: host}\nexpect: {step_time: '<= 10 s'}\n")
+    outcome = dryfit("run", tiny)
+    assert "STEP: at least " in outcome.out
+    assert dryfit("run", tiny, "--json").json["step_time_is_lower_bound"] is True
+    assert dryfit("check", tiny).code == 1
+    assert "STEP: at" not in dryfit("run", tiny, "--set", "offload=null").out

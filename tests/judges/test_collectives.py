@@ -10,10 +10,10 @@ import pytest
 from simulator.hardware.cluster import Cluster, Turning
 from simulator.hardware.topologies import build, find_topology
 from simulator.timing.collectives import ALGORITHMS, Algorithm, Pattern, choose, cost
-from simulator.timing.collectives.placement import domains
+from simulator.timing.collectives.placement import domains, rails
 from tests.timing.star_cluster import StarCluster
 
-KINDS = ("all_gather", "reduce_scatter", "all_reduce")
+KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
 GIB = 1 << 30
 
 CLUSTERS: dict[str, Cluster] = {
@@ -100,13 +100,16 @@ def pattern_of(algorithm: Algorithm, kind: str, group: str) -> tuple[Pattern, Cl
 
 def closed_form(kind: str, n: int) -> float:
     """Bytes that each rank must send per byte of S: a pass is (n-1)/n."""
-    return {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2}[kind] * (n - 1) / n
+    passes = {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2, "all_to_all": 1}
+    return passes[kind] * (n - 1) / n
 
 
 def replay(algorithm: Algorithm, kind: str, n: int) -> list[dict[int, Counter[int]]]:
     """What each position holds at the end: chunk -> how often each position's part is in it."""
     if kind == "all_gather":
         held = [{p: Counter([p])} for p in range(n)]
+    elif kind == "all_to_all":
+        held = [{p * n + q: Counter([p]) for q in range(n)} for p in range(n)]
     else:
         held = [{chunk: Counter([p]) for chunk in range(n)} for p in range(n)]
     for step in algorithm.steps(kind, n):
@@ -129,6 +132,9 @@ def test_every_member_ends_with_exactly_the_right_chunks(
     for position in range(n):
         if kind == "all_gather":
             assert held[position] == {chunk: Counter([chunk]) for chunk in range(n)}
+        elif kind == "all_to_all":
+            mine = {p * n + position: Counter([p]) for p in range(n)}
+            assert {chunk: held[position].get(chunk) for chunk in mine} == mine
         elif kind == "all_reduce":
             assert held[position] == dict.fromkeys(range(n), summed)
         else:
@@ -163,14 +169,20 @@ def test_loads_are_what_the_schedule_puts_on_the_links(
     channels = algorithm.channels(members, cluster)
     assert sum(channel.share for channel in channels) == pytest.approx(1.0)
     loads: dict[int, float] = defaultdict(float)
-    for order, rail, share in channels:
+    for order, rail, share, lane in channels:
         assert sorted(order) == sorted(members)
         for step in algorithm.steps(kind, n):
             for one in step:
                 hop = order[one.source], order[one.target]
-                for link in cluster.route(*hop, rail):
-                    loads[link] += share / n
+                for link in cluster.route(*hop, _taken(hop[0], rail, lane, cluster)):
+                    loads[link] += share / n * pattern.over.get(cluster.links[link].kind, 1.0)
     assert dict(pattern.loads) == pytest.approx(dict(loads))
+    assert all(over >= 1 for over in pattern.over.values())
+
+
+def _taken(sender: int, rail: int | None, lane: int | None, cluster: Cluster) -> int | None:
+    beside = rails(sender, cluster)
+    return rail if lane is None or not beside else beside[lane]
 
 
 @trial
@@ -194,8 +206,11 @@ def test_it_never_beats_the_ports_of_a_member_or_a_domain(
             for link in cluster.links
             if link.kind == "nic" and link.source.split("/")[0] in nodes
         ]
-        if outside:  # a domain must get what the others hold, and give the same to them
-            assert seconds >= passes * outside / n * GIB / sum(out) * (1 - 1e-9)
+        # a domain must get what the others hold, and give the same to them; of an all_to_all
+        # each member has something of its own for each of the others
+        held = len(domain) if kind == "all_to_all" else 1
+        if outside:
+            assert seconds >= passes * held * outside / n * GIB / sum(out) * (1 - 1e-9)
 
 
 @trial

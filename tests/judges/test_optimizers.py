@@ -27,8 +27,15 @@ from itertools import pairwise
 
 import pytest
 
+from simulator.errors import ScenarioError
+from simulator.lowering.framework import FRAMEWORKS
 from simulator.lowering.lower import decoder_of
-from simulator.lowering.optimizer import DTENSOR_REFUSES, OPTIMIZERS, default_implementation
+from simulator.lowering.optimizer import (
+    DTENSOR_REFUSES,
+    OPTIMIZERS,
+    default_implementation,
+    refusal,
+)
 from simulator.lowering.shards import Shard, shards_of
 from simulator.memory.ledger import replay
 from simulator.model.config import ModelConfig
@@ -36,6 +43,7 @@ from simulator.model.decoder import Decoder
 from simulator.plan.plan import Hyper
 from simulator.program.program import Program
 from simulator.program.verify import verify
+from simulator.run import simulate
 from simulator.scenario.schema import OPTIMIZER_NAMES
 from tests.lowering.states import states_of, steps_of
 from tests.strategies import MIXED, PURE, make_plan
@@ -223,3 +231,29 @@ def _states(name: str, shard: Shard, precision: object = MIXED) -> int:
 def test_a_scenario_can_name_all_of_them() -> None:
     assert set(OPTIMIZER_NAMES) == {name for name, _ in OPTIMIZERS}
     assert DTENSOR_REFUSES.keys() <= OPTIMIZERS.keys()
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("choice", OPTIMIZERS, ids=" ".join)
+def test_a_whole_step_is_timed_under_every_framework_that_does_not_refuse_it(
+    choice: tuple[str, str], framework: str
+) -> None:
+    """What a program asks of the network, and of the kernels, can be carried out."""
+    (name, way), zero = choice, framework == "deepspeed"
+    scenario = {
+        "name": "timed",
+        "model": {"preset": "llama-2-7b", "layers": 1, "hidden": 256, "ffn": 512, "heads": 4,
+                  "kv_heads": 2, "vocab": 512},
+        "cluster": {"topology": "dgx-a100", "gpus_per_node": 1 if framework == "single" else 5},
+        "parallelism": {"framework": framework, **({"zero": {"stage": 2}} if zero else {})},
+        "training": {
+            "seq_len": 64,
+            "micro_batch": 1,
+            "optimizer": {"name": name, "implementation": way},
+        },
+    }  # fmt: skip
+    if refusal(name, way, framework):
+        with pytest.raises(ScenarioError, match=framework):
+            simulate(scenario)
+        return
+    assert (simulate(scenario).time.optimizer_s or 0) > 0

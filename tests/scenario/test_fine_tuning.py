@@ -65,6 +65,9 @@ def test_layers_are_frozen_by_number(load_text: Load) -> None:
         ("{method: lora, rank: 0}", "from 1 to 65,536, found 0"),
         ("{freeze: [layer]}", "did you mean 'layers'"),
         ("{freeze: [layers.900]}", "no module 'layers.900'"),
+        ("{method: lora, targets: []}", "nothing is trained"),
+        ("{freeze: [embed, layers, norm, head]}", "nothing is trained"),
+        ("{freeze: [embed, layers.0-20, norm, layers.20-31, head]}", "nothing is trained"),
         ("{freeze: 3}", "expected a list of names, found 3"),
         ("{method: lora, base: nf4}", "supported: model.style: hf"),
         ("{method: lora, base: int4}", "unknown value 'int4'"),
@@ -87,3 +90,11 @@ def test_a_tied_head_is_frozen_with_its_embedding(load_text: Load) -> None:
 def test_what_has_no_effect_is_warned_about(load_text: Load, setting: str) -> None:
     (warning,) = load_text(TINY, [f"training.fine_tuning={setting}"]).warnings
     assert "has no effect: " in warning
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["{method: lora, targets: [], also_train: [head]}", "{freeze: [embed, layers.0, norm, head]}"],
+)
+def test_what_trains_something_is_taken(load_text: Load, setting: str) -> None:
+    assert tuned(load_text, f"training.fine_tuning={setting}") is not None

@@ -13,7 +13,8 @@ from simulator.report import memory_plot
 from simulator.trace.result import curve_json, summarise
 
 TOP = [
-    "schema", "scenario", "seed", "world_size", "step_time_s", "first_step_time_s",
+    "schema", "scenario", "seed", "world_size",
+    "step_time_s", "step_time_is_lower_bound", "first_step_time_s",
     "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu", "memory", "time",
     "ranks", "engine", "warnings",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from functools import lru_cache
 from simulator.errors import ProgramError
 from simulator.hardware.cluster import Cluster
 from simulator.timing.collectives.algorithm import Algorithm, Channel, Members, Transfer
+from simulator.timing.collectives.direct import Direct
 from simulator.timing.collectives.mesh import Mesh
 from simulator.timing.collectives.pattern import Pattern, cost
 from simulator.timing.collectives.placement import Same
@@ -23,6 +24,7 @@ __all__ = ["ALGORITHMS", "Algorithm", "Channel", "Members", "Pattern", "Transfer
 ALGORITHMS: Mapping[str, Algorithm] = {
     "ring": Ring(),
     "mesh": Mesh(),
+    "direct": Direct(),
 }
 
 

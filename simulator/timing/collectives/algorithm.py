@@ -13,7 +13,10 @@ Members = tuple[int, ...]
 
 
 class Transfer(NamedTuple):
-    """Position ``source`` sends chunk ``chunk`` (1/n of S) to ``target``, which may add it up."""
+    """Position ``source`` sends chunk ``chunk`` (1/n of S) to ``target``, which may add it up.
+
+    Chunks are numbered over the group: what p holds for q of an all_to_all is chunk p·n + q.
+    """
 
     source: int
     target: int
@@ -24,12 +27,14 @@ class Transfer(NamedTuple):
 class Channel(NamedTuple):
     """A copy of the schedule that carries ``share`` of the message.
 
-    ``order[p]`` is the device at position p; between nodes it takes NIC ``rail``.
+    ``order[p]`` is the device at position p; between nodes it takes NIC ``rail``, or the one at
+    ``lane`` among those beside the sender.
     """
 
     order: Members
     rail: int | None
     share: float
+    lane: int | None = None
 
 
 class Algorithm(Protocol):

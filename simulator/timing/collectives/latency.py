@@ -1,4 +1,4 @@
-"""The part of a ring collective that holds no bandwidth: alpha + c·sqrt(S).
+"""The part of a collective that holds no bandwidth: alpha + c·sqrt(S).
 
 An all_reduce is a reduce_scatter and an all_gather: twice the steps and twice the bytes. With p
 steps of latency a and b seconds per byte, the best chunking takes (sqrt(p·a) + sqrt(b·S))², so
@@ -42,6 +42,32 @@ def domain_latency(kind: str, domain: Sequence[int], cluster: Cluster) -> Latenc
     alpha = row["alpha_us"] * max(1.0, len(domain) / measured)
     c = row["c_us"] * min(1.0, sqrt((len(domain) - 1) / (measured - 1)))
     return alpha * 1e-6, c * passes / 2 * 1e-6
+
+
+def direct_latency(found: Sequence[Sequence[int]], cluster: Cluster) -> Latency:
+    """Of an exchange of every pair of ``found``, the group's members by domain.
+
+    Over a network it starts no sooner than inside the largest domain.
+    """
+    known = constants("collectives")["direct"]
+    largest = max(found, key=len)
+    inside, between = known["in_domain"], known["over_network"]
+    alpha = _in_domain(largest, cluster)["alpha_us"] * inside["alphas"] if len(largest) > 1 else 0.0
+    if len(found) == 1:
+        return alpha * 1e-6, inside["c_us"] * 1e-6
+    n = sum(len(domain) for domain in found)
+    alpha = max(alpha, between["alpha_us"] + between["peer_us"] * (n - 1))
+    return alpha * 1e-6, between["c_us"] * 1e-6
+
+
+def direct_reach(family: str) -> dict[str, float]:
+    """By kind of link: what an exchange of every pair reaches of what a ring does."""
+    known = constants("collectives")["direct"]
+    inside = known["nvlink_reach"]
+    return {
+        "nvlink": inside[lender(family, inside)]["of_ring"],
+        "nic": known["over_network"]["of_ring"],
+    }
 
 
 def _in_domain(domain: Sequence[int], cluster: Cluster) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 
 from simulator.hardware.cluster import Cluster
@@ -15,7 +15,8 @@ class Pattern:
 
     ``c_s`` is in s/sqrt(byte): the filling of a pipeline of chunks. ``factor`` is the closed
     form f: bytes that each rank sends per byte of S. ``loads[l]`` are the bytes that cross
-    directed link ``cluster.links[l]`` per byte of S, the full message as NCCL counts it.
+    directed link ``cluster.links[l]`` per byte of S, the full message as NCCL counts it. Where
+    its transfers reach less of a kind of link than a ring does, ``over[kind]`` times as many.
     """
 
     algorithm: str
@@ -24,6 +25,7 @@ class Pattern:
     c_s: float
     factor: float
     loads: Mapping[int, float]
+    over: Mapping[str, float] = field(default_factory=dict)
 
     def latency_s(self, size: int) -> float:
         """Seconds before the flow of a message of ``size`` bytes, holding no bandwidth."""
