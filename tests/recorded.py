@@ -157,7 +157,12 @@ def optimizer_of(words: str | None) -> dict[str, Any]:
     }
 
 
-FP8 = {None: None, "tensorwise": "tensorwise", "all_gather": "tensorwise-all-gather"}
+FP8 = {
+    None: None,
+    "tensorwise": "tensorwise",
+    "rowwise": "rowwise",
+    "all_gather": "tensorwise-all-gather",
+}
 
 PREFETCH = {"BACKWARD_PRE": "pre", "BACKWARD_POST": "post", None: "none"}
 

@@ -26,9 +26,9 @@ from simulator.lowering.writer import BlockWriter
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder, Shape
 from simulator.model.families import FAMILIES
-from simulator.model.float8 import GATHERED, LINEARS
+from simulator.model.float8 import Float8
 from simulator.model.loss_choice import LossChoice
-from simulator.plan.plan import FP8_GATHERED, Plan
+from simulator.plan.plan import FP8_GATHERED, FP8_ROWWISE, Plan, Training
 from simulator.program.program import Phase, Program
 
 STEP = "step"
@@ -56,7 +56,7 @@ def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
         dtype=training.precision.compute,
         autocast=training.precision.autocast,
         tuning=training.fine_tuning,
-        float8=_float8(training.precision.fp8),
+        float8=_float8(training),
         loss=LossChoice(
             name=training.loss,
             chunks=training.loss_chunks,
@@ -81,10 +81,15 @@ def _calls_head_once(config: ModelConfig, decoder: Decoder, plan: Plan) -> bool:
     return config.style == "torchtitan" and parallelism.framework == "fsdp2" and "head" in wrapped
 
 
-def _float8(fp8: str | None) -> str:
+def _float8(training: Training) -> Float8 | None:
+    fp8 = training.precision.fp8
     if fp8 is None:
-        return ""
-    return GATHERED if fp8 == FP8_GATHERED else LINEARS
+        return None
+    return Float8(
+        gathered=fp8 == FP8_GATHERED,
+        rowwise=fp8 == FP8_ROWWISE,
+        compiled=training.compile != "none",
+    )
 
 
 def lower(decoder: Decoder, plan: Plan, steps: int = 2) -> Program:
@@ -376,7 +381,9 @@ def _refuse_unknown(decoder: Decoder, plan: Plan) -> None:
             shown = asked if isinstance(asked, str) else " ".join(asked)
             raise UnsupportedError(f"{what} {shown!r} is not yet supported")
     precision = training.precision
-    tuned = training.fine_tuning or precision.autocast or precision.fp8
+    tuned = training.fine_tuning or precision.autocast
+    if precision.fp8 == FP8_ROWWISE and training.compile == "none":
+        raise UnsupportedError("fp8: rowwise is modelled of compiled blocks alone")
     whole = training.activation_checkpointing != "megatron-selective"
     if training.checkpoint_offload and not (whole and training.compile == "none"):
         text = "offloaded checkpoints of parts or of compiled blocks are not yet supported"
@@ -387,7 +394,7 @@ def _refuse_unknown(decoder: Decoder, plan: Plan) -> None:
         text = "compile with padding or with blocks that return their probabilities (mpt)"
         raise UnsupportedError(f"{text} is not yet supported")
     if training.compile != "none" and (tuned or mixed):
-        text = "compile with fine_tuning, autocast, fp8 or mixtures of experts is not yet supported"
+        text = "compile with fine_tuning, autocast or mixtures of experts is not yet supported"
         raise UnsupportedError(text)
     apart = wrapped_sorts(parallelism.fsdp.wrap, decoder) & {"embedding", "head"}
     if apart and any(weight.tied for weight in decoder.head.weights):

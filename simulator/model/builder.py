@@ -15,7 +15,7 @@ from simulator.dtypes import DType
 from simulator.fine_tuning import Adapters, FineTuning
 from simulator.kernels import Elementwise, Kernel
 from simulator.model.decoder import BLOCK
-from simulator.model.float8 import GATHERED, takes_float8
+from simulator.model.float8 import Float8, takes_float8
 from simulator.model.graph import (
     VIEW,
     BackwardStep,
@@ -52,10 +52,11 @@ class GraphBuilder:
         dtype: DType,
         autocast: DType | None = None,
         tuning: FineTuning | None = None,
-        float8: str = "",
+        float8: Float8 | None = None,
     ) -> None:
         self.name, self.dtype, self.autocast, self.tuning = name, dtype, autocast, tuning
-        self.float8 = float8 if name.startswith(BLOCK) else ""
+        self.float8 = float8 if name.startswith(BLOCK) else None
+        self.cast_already: dict[int, tuple[int, ...]] = {}
         self.module = name
         self._values: list[Value] = []
         self._weights: list[Weight] = []
@@ -197,7 +198,8 @@ class GraphBuilder:
         return weight
 
     def _gathers_float8(self, shape: Sequence[int]) -> bool:
-        return self.float8 == GATHERED and len(shape) == 2 and takes_float8(shape)
+        gathered = self.float8 is not None and self.float8.gathered
+        return gathered and len(shape) == 2 and takes_float8(shape)
 
     def adapters_of(self, linear: str) -> Adapters | None:
         """The adapters that stand beside the linear of that name."""

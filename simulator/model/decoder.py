@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from simulator.dtypes import DType
 from simulator.fine_tuning import FineTuning
+from simulator.model.float8 import Float8
 from simulator.model.graph import Graph
 from simulator.model.loss_choice import EAGER, LossChoice
 
@@ -18,11 +19,11 @@ class Shape:
     """The micro-batch a rank runs and the dtype its parameters are gathered in.
 
     ``autocast``: the dtype that ``torch.autocast`` casts matrix products to, if it is on.
-    ``tuning``: what of the model is trained, if that is not all. ``float8``: the blocks' linears
-    multiply in it, ``gathered``: and their weights come so. ``loss``: how the logits become the
-    loss. ``mask``: the batch's ``attention_mask``, which is a thing of style ``hf``: ``none``, of
-    ``ones``, or ``padded``. ``mixed``: the parameters are stored in another dtype than they are
-    gathered in; ``casts``: the blocks' floating-point arguments are cast to the latter
+    ``tuning``: what of the model is trained, if that is not all. ``float8``: how the blocks'
+    linears multiply in it, if they do. ``loss``: how the logits become the loss. ``mask``: the
+    batch's ``attention_mask``, which is a thing of style ``hf``: ``none``, of ``ones``, or
+    ``padded``. ``mixed``: the parameters are stored in another dtype than they are gathered in;
+    ``casts``: the blocks' floating-point arguments are cast to the latter
     (``cast_forward_inputs``).
     """
 
@@ -31,7 +32,7 @@ class Shape:
     dtype: DType
     autocast: DType | None = None
     tuning: FineTuning | None = None
-    float8: str = ""
+    float8: Float8 | None = None
     loss: LossChoice = EAGER
     mask: str = "none"
     mixed: bool = False

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-LINEARS = "linears"
-"""``Shape.float8``: the blocks' linears multiply in float8, and cast their weights themselves."""
 
-GATHERED = "gathered"
-"""``Shape.float8``: likewise, but the weights come in float8."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Float8:
+    """How the blocks' linears multiply in float8.
+
+    ``gathered``: their weights come so, and are not cast. ``rowwise``: a scale for each row of an
+    operand, not one a tensor. ``compiled``: the block is written as the compiler sees it.
+    """
+
+    gathered: bool = False
+    rowwise: bool = False
+    compiled: bool = False
+
 
 MULTIPLE = 16
 """``torch._scaled_mm`` takes sizes that are multiples of it; torchtitan leaves other linears."""

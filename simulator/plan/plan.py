@@ -12,7 +12,10 @@ from simulator.plan.zero import NO_ZERO, Zero
 FP8_GATHERED = "tensorwise-all-gather"
 """torchao's tensorwise float8 linears whose weights FSDP2 gathers in float8."""
 
-FP8 = ("tensorwise", FP8_GATHERED)
+FP8_ROWWISE = "rowwise"
+"""torchao's float8 linears with a scale for each row, which are written of compiled blocks."""
+
+FP8 = ("tensorwise", FP8_GATHERED, FP8_ROWWISE)
 """What ``Precision.fp8`` may be."""
 
 

@@ -11,7 +11,7 @@ from simulator.dtypes import DType
 from simulator.fine_tuning import FineTuning
 from simulator.lowering.policy import CORE_ATTENTION
 from simulator.model.config import ModelConfig
-from simulator.plan.plan import Parallelism, Precision, Training
+from simulator.plan.plan import FP8_ROWWISE, Parallelism, Precision, Training
 from simulator.plan.precision import casts, narrowest
 from simulator.plan.versions import RULES, Software, default_of, liger_sums_apart
 from simulator.scenario.fine_tuning import resolve_fine_tuning
@@ -200,6 +200,9 @@ def _check_what_meets(
         _check_checkpoint_offload(section, tree, mistakes)
     if section.activation_checkpointing.reentrant:
         _check_reentrant(section, framework, tree, mistakes)
+    if precision.fp8 == FP8_ROWWISE and section.compile == "none":
+        text = "rowwise scales are modelled of compiled blocks; set compile: block, or use "
+        mistakes.at(tree, ("training", "precision", "fp8"), f"{text}tensorwise")
     if section.compile != "none":
         parts = {"fine_tuning": tunes, "padding": section.packing != "packed"}
         if model is not None:
@@ -238,7 +241,6 @@ def _check_compile(
 ) -> None:
     found = {
         "autocast": precision.autocast is not None,
-        "fp8": precision.fp8 is not None,
         **parts,
     }
     what = ", ".join(name for name, there in found.items() if there)

@@ -94,7 +94,10 @@ def test_what_is_missing_is_named(load_text: Load) -> None:
         ("training.precision={parameters: bf16, master: fp32}", "keeps no master copy"),
         ("training.precision={compute: bf16, autocast: true}", "nothing to cast"),
         ("training.precision={parameters: fp16, loss_scaling: true}", "GradScaler refuses"),
-        ("training.precision={compute: bf16, fp8: rowwise}", "expected one of tensorwise, tens"),
+        (
+            "training.precision={compute: bf16, fp8: rowwise}",
+            "set compile: block, or use tensorwise",
+        ),
         ("training.precision={compute: bf16, fp8: tensorwide}", "did you mean 'tensorwise'?"),
         ("training.attention=eager", "torchtitan's modules have no eager attention"),
         ("training.attention=math", "not yet supported in this version"),

@@ -10,9 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from simulator.dtypes import DType
 from simulator.kernels import Elementwise
 from simulator.lowering.compiled.forward import tensor_of
-from simulator.lowering.compiled.fusion import Fusion, kind_of, runs_alone
+from simulator.lowering.compiled.fusion import (
+    Fusion,
+    has_own_kernel,
+    is_float8,
+    kind_of,
+    runs_alone,
+)
 from simulator.lowering.compiled.steps import Buffer, Step, fused, write_steps
 from simulator.lowering.writer import BlockWriter
 from simulator.model.graph import BackwardStep, GradTensor, Graph, Op
@@ -138,24 +145,41 @@ class CompiledBackward:
     def _call(self, op: Op) -> None:
         """A library call reads its gradient and what it needs of forward from memory."""
         outputs = [value for value in op.outputs if value in self._pending]
-        arrived = self._write(outputs)
-        saved = [self._again(value) for value in (*op.saves, *op.borrows)]
+        arrived = self._cast_gradient(op, outputs) if is_float8(op) else self._write(outputs)
         made: dict[int, Buffer] = {}
         for step in op.backward:
             for number in step.outputs:
                 made[number] = self._gradient(op.gradients[number], op.module)
+            of_weight = any(op.gradients[number].weight is not None for number in step.outputs)
+            reads = arrived[of_weight : of_weight + 1] if is_float8(op) else arrived
+            saved = [self._again(value) for value in _read_by(op, step)]
+            writes = [made[number] for number in step.outputs]
             self.steps.append(
-                Step(
-                    kernel=step.kernel,
-                    module=op.module,
-                    reads=(*arrived, *(saved if _reads_saved(op, step) else ())),
-                    writes=[made[number] for number in step.outputs],
-                )
+                Step(kernel=step.kernel, module=op.module, reads=(*reads, *saved), writes=writes)
             )
         for number, gradient in enumerate(op.gradients):
             if gradient.value is not None:
                 found = _in(made[number])
                 self._pending.setdefault(gradient.value, []).append(found)
+
+    def _cast_gradient(self, op: Op, outputs: Sequence[int]) -> list[Buffer]:
+        """Rows and columns of what arrives in float8, by its largest magnitude."""
+        arrived = _sum([part for value in outputs for part in self._pending.pop(value)])
+        sources = (arrived.whole,) if arrived.whole else arrived.sources
+        known = tensor_of(self.graph, op.outputs[0], Category.TEMPORARIES)
+        largest, rows, columns = (
+            Buffer(replace(known, name=f"{known.name}.grad.{name}", shape=shape, dtype=dtype))
+            for name, shape, dtype in (
+                ("max", (1,), known.dtype),
+                ("float8", known.shape, DType.FP8),
+                ("columns", known.shape, DType.FP8),
+            )
+        )
+        first = fused(f"{largest.tensor.name}", arrived.kind, op.module, sources, [largest])
+        cast = (rows, columns)
+        second = fused(rows.tensor.name, arrived.kind, op.module, (*sources, largest), cast)
+        self.steps += [first, second]
+        return list(cast)
 
     def _gradient(self, made: GradTensor, module: str) -> Buffer:
         if made.weight is not None:
@@ -194,7 +218,8 @@ class CompiledBackward:
 
     def _written_soon(self) -> list[int]:
         """Pending gradients that are complete and that a library call reads."""
-        results = [v for op in filter(runs_alone, self.graph.ops) for v in op.outputs]
+        calls = [op for op in self.graph.ops if runs_alone(op) and not is_float8(op)]
+        results = [v for op in calls for v in op.outputs]
         return [v for v in results if v in self._pending and not self._readers.get(v, 0)]
 
     def _new(self, value: int) -> Buffer:
@@ -214,6 +239,11 @@ class CompiledBackward:
                 self.steps.append(
                     Step(kernel=op.kernel, module=op.module, reads=reads, writes=made)
                 )
+            elif has_own_kernel(op):
+                reads, made = self._sources(op.inputs), [self._recomputed(value)]
+                self.steps.append(
+                    Step(kernel=op.kernel, module=op.module, reads=reads, writes=made)
+                )
             else:
                 sources = self._sources(op.inputs)
                 made = [self._recomputed(value)]
@@ -229,11 +259,16 @@ class CompiledBackward:
         found: dict[Buffer, None] = {}
         for value in self.fusion.roots(values):
             index = self.fusion.maker.get(value)
-            if value in self._found or index is None or runs_alone(self.graph.ops[index]):
+            if value in self._found or index is None or _is_written(self.graph.ops[index]):
                 found[self._again(value)] = None
             else:
                 found |= dict.fromkeys(self._sources(self.graph.ops[index].inputs))
         return list(found)
+
+
+def _is_written(op: Op) -> bool:
+    """What reads its results reads them from memory."""
+    return runs_alone(op) or has_own_kernel(op)
 
 
 def _sum(parts: Sequence[Lazy]) -> Lazy:
@@ -250,10 +285,11 @@ def _kind(op: Op) -> str:
     return next((k.kind for k in kernels if isinstance(k, Elementwise)), kind_of(op))
 
 
-def _reads_saved(op: Op, step: BackwardStep) -> bool:
-    """A product with a weight reads its input for the weight's gradient alone."""
-    weights = [number for number, made in enumerate(op.gradients) if made.weight is not None]
-    return not weights or bool(set(weights) & set(step.outputs))
+def _read_by(op: Op, step: BackwardStep) -> list[int]:
+    """What a step reads of what its op keeps."""
+    kept = (*op.saves, *op.borrows)
+    reads = [op.gradients[number].reads for number in step.outputs]
+    return [value for value in kept if any(read is None or value in read for read in reads)]
 
 
 def _tensor(made: GradTensor, module: str, category: Category) -> Tensor:

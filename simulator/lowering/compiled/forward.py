@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from simulator.lowering.compiled.fusion import Fusion, kind_of, runs_alone
+from simulator.lowering.compiled.fusion import Fusion, has_own_kernel, kind_of, runs_alone
 from simulator.lowering.compiled.steps import Buffer, Step, fused, write_steps
 from simulator.lowering.writer import BlockWriter
-from simulator.model.graph import Graph
+from simulator.model.graph import Graph, Op
 from simulator.program.instructions import Category, Tensor
 
 
@@ -38,6 +38,12 @@ class _Forward:
         """Kernels in order; ops that are fused wait for the next library call."""
         waiting: list[int] = []
         for index, op in enumerate(self.graph.ops):
+            if has_own_kernel(op):
+                if self.fusion.computed.intersection(op.outputs):
+                    yield from self._fused(waiting)
+                    waiting = []
+                    yield self._own(op)
+                continue
             if not runs_alone(op):
                 waiting.append(index)
                 continue
@@ -47,6 +53,11 @@ class _Forward:
             writes = [self.buffer(value) for value in op.outputs]
             yield Step(kernel=op.kernel, module=op.module, reads=reads, writes=writes)
         yield from self._fused(waiting)
+
+    def _own(self, op: Op) -> Step:
+        reads = [self.buffer(value) for value in self.fusion.sources(op.inputs)]
+        writes = [self.buffer(value) for value in op.outputs]
+        return Step(kernel=op.kernel, module=op.module, reads=reads, writes=writes)
 
     def _fused(self, ops: list[int]) -> Iterator[Step]:
         """A kernel for each group of written values that share what they are computed from."""

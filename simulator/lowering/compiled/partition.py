@@ -55,11 +55,11 @@ class _Partition:
     def kept(self) -> frozenset[int]:
         """The values on the cut."""
         self._build()
-        reached = _reachable_at_maximum(self.edges)
+        after = _before_sink_at_maximum(self.edges)
         return frozenset(
             value
             for value in self._values()
-            if ("in", value) in reached and ("out", value) not in reached
+            if ("in", value) not in after and (("out", value) in after or value in self.seen_twice)
         )
 
     def _needed_again(self, again: frozenset[int]) -> set[int]:
@@ -85,7 +85,9 @@ class _Partition:
                 self._edge(("in", value), SINK, inf)
             elif self._is_never_again(value):
                 self._edge(SOURCE, ("in", value), inf)
-            if value in self.needed:
+            if value in self.seen_twice:
+                self._edge(("out", value), SINK, self._cost(value) // 2)
+            elif value in self.needed:
                 self._edge(("out", value), SINK, inf)
             for source in self._read_by_maker(value):
                 self._edge(("out", source), ("in", value), inf)
@@ -114,14 +116,33 @@ class _Partition:
         op = self._maker(value)
         if op is None or is_call(op) or self._is_mask(op, value):
             return True
+        if value not in self.fusion.computed:
+            return False
         if any(value in call.saves for call in filter(is_call, self.graph.ops)):
             return True
         read = sum(self.graph.values[v].bytes for v in self.fusion.roots(op.inputs))
         return self.graph.values[value].bytes * REDUCED < read
 
+    @cached_property
+    def seen_twice(self) -> frozenset[int]:
+        """What attention returns and keeps: its own backward reads one view of it, others another.
+
+        To keep the storage costs twice, and that one view alone once.
+        """
+        by_others = {v for op in self.graph.ops for v in op.saves if v not in op.outputs}
+        calls = filter(is_call, self.graph.ops)
+        return frozenset(
+            v
+            for op in calls
+            for v in op.outputs
+            if v in op.saves and v not in by_others
+            if any(v in other.inputs for other in self.graph.ops)
+        )
+
     def _cost(self, value: int) -> int:
         size = self.graph.values[value].bytes
         once = value in self.called or value == self.graph.input
+        once = once and value not in self.seen_twice
         return int(size * (1 if once else 2) * NEARER ** max(1, self._distances[value]))
 
     @cached_property
@@ -136,12 +157,15 @@ class _Partition:
         return found
 
 
-def _reachable_at_maximum(edges: dict[Vertex, dict[Vertex, float]]) -> set[Vertex]:
-    """Fill the network along shortest paths (Edmonds and Karp); what SOURCE still reaches."""
+def _before_sink_at_maximum(edges: dict[Vertex, dict[Vertex, float]]) -> set[Vertex]:
+    """Fill the network along shortest paths (Edmonds and Karp); what SINK is still reached from.
+
+    Of equal cuts the one next to SINK is taken, as networkx does.
+    """
     while True:
         before = _search(edges)
         if SINK not in before:
-            return set(before)
+            return _reaching(edges)
         path = [SINK]
         while path[-1] != SOURCE:
             path.append(before[path[-1]])
@@ -150,6 +174,19 @@ def _reachable_at_maximum(edges: dict[Vertex, dict[Vertex, float]]) -> set[Verte
         for start, end in steps:
             edges[start][end] -= amount
             edges[end][start] += amount
+
+
+def _reaching(edges: dict[Vertex, dict[Vertex, float]]) -> set[Vertex]:
+    """What has a way to SINK left."""
+    found = {SINK}
+    waiting = [SINK]
+    while waiting:
+        end = waiting.pop()
+        for start in edges.get(end, ()):
+            if start not in found and edges[start].get(end, 0) > 0:
+                found.add(start)
+                waiting.append(start)
+    return found
 
 
 def _search(edges: dict[Vertex, dict[Vertex, float]]) -> dict[Vertex, Vertex]:

@@ -17,6 +17,7 @@ from simulator.kernels import Elementwise, Gemm
 from simulator.model.builder import GraphBuilder
 from simulator.model.graph import GradTensor, Weight
 from simulator.model.ops.autocast import in_16_bits
+from simulator.model.ops.compiled_float8 import compiled_float8_product
 from simulator.model.rule import Rule
 
 _SCALE = ("float64", "clamped", "reciprocal", "product", "scale")
@@ -30,7 +31,9 @@ def float8_linear(
     added = b.weight(f"{name}.bias", weight.shape[:1]) if bias else None
     source = in_16_bits(b, x, f"{name}.input")
     with b.frame(x) if source != x else nullcontext():
-        y = float8_product(b, source, name, weight, shape)
+        compiled = b.float8 is not None and b.float8.compiled
+        product = compiled_float8_product if compiled else float8_product
+        y = product(b, source, name, weight, shape)
         return y if added is None else _plus(b, y, name, added)
 
 

@@ -49,7 +49,8 @@ class Case:
     linears with adapters, by commas, or ``all-linear``; ``lora_dtype`` None is the base's; beside
     adapters the parts ``trains`` are trained; without, all but the parts ``freeze``. Parts are
     ``embed``, ``layers``, ``norm`` and ``head``, to freeze also ``layers.7``. ``fp8``:
-    torchao's float8 linears in the blocks, ``tensorwise``, or ``all_gather`` to gather them so too.
+    torchao's float8 linears in the blocks, ``tensorwise``, ``rowwise`` (of compiled blocks), or
+    ``all_gather`` to gather them so too.
     ``loss_scaling``: a ``torch.amp.GradScaler`` scales the loss.
     ``loss``: a name of ``recorder.losses``, with the number of chunks behind it.
     ``mask``: ``none``, or an ``attention_mask`` that comes with the batch, of ``ones`` or really

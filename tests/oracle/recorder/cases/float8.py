@@ -12,5 +12,6 @@ FLOAT8 = {
     "float8_ga2_nosync": Case(ws=7, fp8="tensorwise", grad_accum=2, ga_sync=False),
     "float8_gathered": Case(fp8="all_gather"),
     "float8_gathered_full_block": Case(fp8="all_gather", ac="full", wrap="block_root"),
+    "float8_gathered_hsdp2x4_ga2": Case(fp8="all_gather", hsdp=2, grad_accum=2, clip=True),
     "float8_gathered_noreshard_prefetch1": Case(fp8="all_gather", reshard=False, prefetch_fwd=1),
 }

@@ -11,7 +11,10 @@ from recorder.models.built import Built
 
 def convert(built: Built, case: Case) -> None:
     """Swap the linears of the blocks for float8 ones, as torchtitan does: the head is left out."""
-    config = Float8LinearConfig(enable_fsdp_float8_all_gather=case.fp8 == "all_gather")
+    if case.fp8 == "rowwise":
+        config = Float8LinearConfig.from_recipe_name("rowwise")
+    else:
+        config = Float8LinearConfig(enable_fsdp_float8_all_gather=case.fp8 == "all_gather")
     for block in built.blocks:
         convert_to_float8_training(block, config=config, module_filter_fn=_is_linear)
 
