@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from simulator.errors import UnsupportedError
 from simulator.lowering.assembly import Assembly, Place, Roles
 from simulator.lowering.bodies import Bodies, kept_borrows, returned_by
 from simulator.lowering.framework import FRAMEWORKS, VIEWS, MicroStep
@@ -20,6 +19,7 @@ from simulator.lowering.loss_scaling import SCALER, LossScaling
 from simulator.lowering.optimizer import OPTIMIZERS
 from simulator.lowering.optimizer.writing import STATE
 from simulator.lowering.recompute import plan_recompute
+from simulator.lowering.refusals import refuse_unknown
 from simulator.lowering.stepping import Stepping
 from simulator.lowering.units import LOSS, Kind, Unit, units_of, wrapped_sorts, wraps_blocks
 from simulator.lowering.writer import BlockWriter
@@ -104,7 +104,7 @@ def lower(decoder: Decoder, plan: Plan, steps: int = 2) -> Program:
 class _Lowering:
     def __init__(self, decoder: Decoder, plan: Plan, steps: int) -> None:
         training, parallelism = plan.training, plan.parallelism
-        _refuse_unknown(decoder, plan)
+        refuse_unknown(decoder, plan)
         self.plan, self.steps, self.part = plan, steps, decoder.loss_part
         if parallelism.framework in VIEWS:
             decoder = decoder.uncached()
@@ -344,60 +344,3 @@ class _Lowering:
     def _clip(self, w: BlockWriter, step: int) -> None:
         shards = [shard for unit in self.units for shard in self.framework.shards(unit.kind)]
         self.framework.clip(w, shards, step)
-
-
-def check_loss(decoder: Decoder, plan: Plan) -> None:
-    """Whether the loss goes with the framework and with how it wraps the model.
-
-    torchtune calls the head once a chunk; the hooks of a group with two modules, norm and head,
-    then run at other times than these units know.
-
-    Raises:
-        UnsupportedError: it does not.
-    """
-    parallelism, loss = plan.parallelism, plan.training.loss
-    if decoder.loss_part.projects and parallelism.framework not in ("fsdp2", "single"):
-        raise UnsupportedError(f"loss {loss!r} is not supported under {parallelism.framework}")
-    if decoder.loss_part.projects and plan.training.precision.loss_scaling:
-        raise UnsupportedError(f"loss {loss!r} is not supported with loss scaling")
-    apart = "head" in wrapped_sorts(parallelism.fsdp.wrap, decoder)
-    if loss == "chunked" and apart and decoder.loss_part.projects:
-        raise UnsupportedError(
-            "chunked calls the head once a chunk, which is not yet supported with transformers' "
-            "head in an FSDP unit of its own; supported: fsdp.wrap: block or none, or loss: "
-            "chunked-head"
-        )
-
-
-def _refuse_unknown(decoder: Decoder, plan: Plan) -> None:
-    check_loss(decoder, plan)
-    training, parallelism = plan.training, plan.parallelism
-    choice = training.optimizer_choice
-    for what, asked, known in (
-        ("framework", parallelism.framework, FRAMEWORKS),
-        ("optimizer", choice, OPTIMIZERS),
-    ):
-        if asked not in known:
-            shown = asked if isinstance(asked, str) else " ".join(asked)
-            raise UnsupportedError(f"{what} {shown!r} is not yet supported")
-    precision = training.precision
-    tuned = training.fine_tuning or precision.autocast
-    if precision.fp8 == FP8_ROWWISE and training.compile == "none":
-        raise UnsupportedError("fp8: rowwise is modelled of compiled blocks alone")
-    whole = training.activation_checkpointing != "megatron-selective"
-    if training.checkpoint_offload and not (whole and training.compile == "none"):
-        text = "offloaded checkpoints of parts or of compiled blocks are not yet supported"
-        raise UnsupportedError(text)
-    mixed = any(op.kind == "topk" for op in decoder.blocks[0].ops)
-    returning = training.mask != "none" or any(graph.returns for graph in decoder.blocks)
-    if training.compile != "none" and returning:
-        text = "compile with padding or with blocks that return their probabilities (mpt)"
-        raise UnsupportedError(f"{text} is not yet supported")
-    if training.compile != "none" and (tuned or mixed):
-        text = "compile with fine_tuning, autocast or mixtures of experts is not yet supported"
-        raise UnsupportedError(text)
-    apart = wrapped_sorts(parallelism.fsdp.wrap, decoder) & {"embedding", "head"}
-    if apart and any(weight.tied for weight in decoder.head.weights):
-        raise UnsupportedError("tied embeddings cannot be in two FSDP groups: use wrap: block")
-    if parallelism.world_size != parallelism.dp_shard * parallelism.dp_replicate:
-        raise UnsupportedError("mesh axes other than dp_shard, dp_replicate are not yet supported")

@@ -185,7 +185,8 @@ def _check_wrap(model: ModelConfig, plan: Plan, tree: Map, mistakes: Mistakes) -
 
 def _check_loss(model: ModelConfig, plan: Plan, tree: Map, mistakes: Mistakes) -> None:
     """The model, the precision and the wrapping can run the loss."""
-    from simulator.lowering.lower import check_loss, decoder_of
+    from simulator.lowering.lower import decoder_of
+    from simulator.lowering.refusals import check_loss
 
     if plan.training.loss == "eager" or mistakes.found:
         return
