@@ -18,11 +18,24 @@ INDEX = {category: index for index, category in enumerate(CATEGORIES)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockMark:
-    """A mark: live bytes relative to the call's start, and the compute launches before it."""
+    """A mark: live bytes relative to the call's start, and the compute launches before it.
+
+    ``operations``: how many of the block's allocs and frees come before it.
+    """
 
     name: str
     offset: int
     launches: int
+    operations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockCurve:
+    """Rows of a block's curve: launches and operations before each, bytes by category after it."""
+
+    launches: NDArray[np.int64]
+    operations: NDArray[np.int64]
+    offsets: NDArray[np.int64]
 
 
 class BlockMemory:
@@ -79,28 +92,37 @@ class BlockMemory:
     @cached_property
     def marks(self) -> tuple[BlockMark, ...]:
         """Every mark in order."""
-        offset = launches = 0
+        offset = launches = operations = 0
         held = dict(self.entry)
         marks = []
         for instruction in self.block.instructions:
             if isinstance(instruction, Alloc):
                 held[instruction.slot] = instruction.tensor
                 offset += instruction.tensor.bytes
+                operations += 1
             elif isinstance(instruction, Free):
                 offset -= held.pop(instruction.slot).bytes
+                operations += 1
             elif isinstance(instruction, Launch):
                 launches += instruction.stream is Stream.COMPUTE
             elif isinstance(instruction, Mark):
-                marks.append(BlockMark(name=instruction.name, offset=offset, launches=launches))
+                marks.append(
+                    BlockMark(
+                        name=instruction.name,
+                        offset=offset,
+                        launches=launches,
+                        operations=operations,
+                    )
+                )
         return tuple(marks)
 
     @cached_property
-    def curve(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(launches before it, offsets by category) after each run of allocs or of frees."""
+    def curve(self) -> BlockCurve:
+        """After each run of allocs or of frees."""
         totals, held = [0] * len(CATEGORIES), dict(self.entry)
-        launches = 0
+        launches = operations = 0
         rows: list[tuple[int, ...]] = []
-        places: list[int] = []
+        places: list[tuple[int, int]] = []
         running: type | None = None
         for instruction in self.block.instructions:
             kind = type(instruction)
@@ -111,6 +133,7 @@ class BlockMemory:
             if kind is running:
                 rows.pop(), places.pop()
             running = kind
+            operations += 1
             if kind is Alloc:
                 tensor = held[instruction.slot] = instruction.tensor  # type: ignore[union-attr]
                 totals[INDEX[tensor.category]] += tensor.bytes
@@ -118,9 +141,14 @@ class BlockMemory:
                 tensor = held.pop(instruction.slot)  # type: ignore[union-attr]
                 totals[INDEX[tensor.category]] -= tensor.bytes
             rows.append(tuple(totals))
-            places.append(launches)
+            places.append((launches, operations))
+        place = np.array(places, dtype=np.int64).reshape(len(places), 2)
         shape = (len(rows), len(CATEGORIES))
-        return np.array(places, dtype=np.int64), np.array(rows, dtype=np.int64).reshape(shape)
+        return BlockCurve(
+            launches=place[:, 0],
+            operations=place[:, 1],
+            offsets=np.array(rows, dtype=np.int64).reshape(shape),
+        )
 
     def compute_launches(self, durations: Sequence[int] | None) -> NDArray[np.float64]:
         """Prefix sums of the compute stream's launches: of their durations, or of their count."""
