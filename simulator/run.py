@@ -22,9 +22,12 @@ from simulator.trace.trace import Trace
 if TYPE_CHECKING:
     from simulator.hardware.cluster import Cluster
     from simulator.hardware.gpu import Gpu
+    from simulator.memory.allocation import Allocation
     from simulator.model.decoder import Decoder
     from simulator.program.program import Block, Program
     from simulator.scenario import Scenario
+    from simulator.scenario.scenario import AllocatorChoice
+    from simulator.trace.header import Outside
     from simulator.trace.timeline import Timeline
 
 VERSION = "0.1.0"
@@ -46,7 +49,8 @@ def simulate(
     Args:
         scenario: a file, the name of a packaged scenario, or a mapping with the same keys.
         steps: training steps to play, at least 2 (the default); the last one is reported.
-        memory_only: replay memory and play no engine (no times).
+        memory_only: replay memory and play no engine (no times); without an allocator, unless
+            ``set`` names one.
         set: dotted keys to change: ``simulate(name, **{"training.micro_batch": 4})``.
 
     Raises:
@@ -58,16 +62,29 @@ def simulate(
     loaded = load(scenario)
     if set:
         loaded = with_changes(loaded, set)
-    result = summarise(
-        run(loaded, steps=STEPS if steps is None else steps, memory_only=memory_only)
+    trace = run(
+        loaded,
+        steps=STEPS if steps is None else steps,
+        memory_only=memory_only,
+        allocator=not memory_only or "allocator" in set,
     )
+    result = summarise(trace)
     return replace(result, views=Plots())
 
 
 def run(
-    scenario: Scenario, *, steps: int = STEPS, memory_only: bool = False, fold: bool = True
+    scenario: Scenario,
+    *,
+    steps: int = STEPS,
+    memory_only: bool = False,
+    fold: bool = True,
+    allocator: bool | None = None,
 ) -> Trace:
-    """Everything that happens in ``steps`` training steps of ``scenario``."""
+    """Everything that happens in ``steps`` training steps of ``scenario``.
+
+    ``allocator``: whether the caching allocator serves the requests (None: where time is played
+    too); the scenario may have it ``off``.
+    """
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < STEPS:
         why = "because the first step differs from those after it"
         raise UserError(f"steps: a whole number of at least 2, {why}; found {steps!r}")
@@ -76,17 +93,48 @@ def run(
     cluster = cluster_of(scenario)
     _check_float8(scenario, cluster.devices[0].gpu)
     header = _header(scenario, decoder, cluster, steps)
+    served = (not memory_only) if allocator is None else allocator
+    allocation = None
+    if served and scenario.allocator is not None:
+        header = replace(header, outside=_outside(scenario, program, cluster))
+        allocation = _allocation(scenario.allocator, header, cluster.devices[0].gpu)
     if memory_only:
         classes = (0,) * header.world_size
-        return Trace(header=header, class_of_rank=classes, memory=(replay(program),), timeline=None)
+        memory = replay(program, allocation=allocation)
+        return Trace(header=header, class_of_rank=classes, memory=(memory,), timeline=None)
     price = _pricing(cluster.devices[0].gpu)
     timeline = _play(scenario, program, cluster, price, fold=fold)
-    memory = replay(program, [price(block) for block in program.blocks])
+    memory = replay(program, [price(block) for block in program.blocks], allocation=allocation)
     return Trace(
         header=header,
         class_of_rank=timeline.class_of_rank,
         memory=(memory,) * timeline.counts.classes,
         timeline=timeline,
+    )
+
+
+def _outside(scenario: Scenario, program: Program, cluster: Cluster) -> Outside:
+    """What rank 0 holds beside the allocator: a communicator for each group that it is in."""
+    from simulator.deploy.groups import issued_by, used_axes
+    from simulator.memory.outside import outside
+
+    mesh = mesh_of(scenario.plan.parallelism)
+    axes = used_axes(mesh, issued_by([program]).values())
+    return outside(cluster, [mesh.group(axis, 0) for axis in axes])
+
+
+def _allocation(choice: AllocatorChoice, header: Header, gpu: Gpu) -> Allocation:
+    """The allocator's settings, and what the others leave it of the device."""
+    from simulator.memory.allocation import Allocation
+    from simulator.memory.outside import workspace_bytes
+
+    assert header.outside is not None
+    taken = header.reserved_by_others + header.outside.usual
+    return Allocation(
+        settings=choice.settings,
+        others=choice.others,
+        capacity=max(header.device_bytes - taken, 0),
+        workspace=workspace_bytes(gpu.family),
     )
 
 

@@ -50,7 +50,7 @@ def _shown(each: Expectation) -> str:
     from simulator.units import format_bytes, format_time
 
     if each.found is None:
-        return "not known: no allocator is modelled"
+        return "not known: the allocator is off"
     if isinstance(each.found, bool):
         return str(each.found).lower()
     if each.key.startswith("peak_"):

@@ -9,8 +9,19 @@ if TYPE_CHECKING:
 
     from simulator.study.compare import Cause, Change, Comparison, Run
 
-_HEADERS = ("run", "peak", "change", "headroom", "where", "step", "change", "tok/s/GPU", "MFU")
-_NUMBERS = ("peak", "change", "headroom", "step", "tok/s/GPU", "MFU")
+_HEADERS = (
+    "run",
+    "peak",
+    "change",
+    "reserved",
+    "headroom",
+    "where",
+    "step",
+    "change",
+    "tok/s/GPU",
+    "MFU",
+)
+_NUMBERS = ("peak", "change", "reserved", "headroom", "step", "tok/s/GPU", "MFU")
 _SETTINGS = 12
 """How many settings that differ are listed."""
 
@@ -50,6 +61,7 @@ def _row(run: Run, change: Change | None) -> list[str]:
         run.name,
         _gib(memory.peak_allocated_bytes),
         "" if change is None else _signed_bytes(change.difference("peak_allocated_bytes") or 0),
+        "" if memory.peak_reserved_bytes is None else _gib(memory.peak_reserved_bytes),
         room if memory.fits else f"{room}: DOES NOT FIT",
         f"step {memory.peak_step} {memory.peak_phase}, {memory.peak_at}",
         f"{'≥ ' if result.at_least else ''}{_time(result.step_time_s)}",

@@ -48,6 +48,17 @@ def complete_set(_: click.Context, __: click.Parameter, incomplete: str) -> list
     return [CompletionItem(f"{key}={each}") for each in _beginning(values, value)]
 
 
+def complete_allocator(
+    _: click.Context, __: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Short names, and the options of PyTorch's allocator."""
+    from simulator.memory.caching_allocator.settings import OPTIONS
+    from simulator.scenario.allocator import AUTO, NAMED, OFF
+
+    words = (AUTO, OFF, *NAMED, *(f"{option}:" for option in OPTIONS))
+    return [CompletionItem(word) for word in _beginning(words, incomplete)]
+
+
 def _beginning(names: Iterable[str], start: str) -> list[str]:
     return [name for name in names if name.startswith(start)]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from simulator.cli.completion import complete_allocator
 from simulator.cli.options import (
     json_option,
     out_option,
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
     help="Play ranks that must behave alike once (the same answer, sooner), or every rank.",
 )
 @click.option("--memory-only", is_flag=True, help="Do not play the engine: no times.")
+@click.option(
+    "--allocator",
+    metavar="CONF",
+    shell_complete=complete_allocator,
+    help="off, default, expandable, or PYTORCH_CUDA_ALLOC_CONF; with --memory-only too.",
+)
 @click.option("--what-if", "ask", is_flag=True, help="Compare with each what_if: of the scenario.")
 @click.option("--profile", is_flag=True, help="Say on stderr where dryfit's own time went.")
 def run(
@@ -45,6 +52,7 @@ def run(
     steps: int,
     fold: bool,
     memory_only: bool,
+    allocator: str | None,
     ask: bool,
     profile: bool,
 ) -> int:
@@ -64,10 +72,13 @@ def run(
         from simulator.scenario import load
         from simulator.trace.result import summarise
     with watch("scenario"):
+        if allocator is not None:
+            sets = (*sets, f"allocator={allocator}")
         loaded = load(scenario, sets)
         variants = _variants(loaded) if ask else []
     with watch("simulation"):
-        trace = play(loaded, steps=steps, memory_only=memory_only, fold=fold)
+        served = allocator is not None or not memory_only
+        trace = play(loaded, steps=steps, memory_only=memory_only, fold=fold, allocator=served)
     with watch("result"):
         result = summarise(trace)
     with watch("what if"):

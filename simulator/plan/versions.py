@@ -86,6 +86,25 @@ those of December 2024; the day is not known. Before it, its model cast the logi
 """
 
 
+EXPANDABLE = "expandable_segments:True"
+"""The allocator's other mode, as ``PYTORCH_CUDA_ALLOC_CONF`` writes it."""
+
+LAUNCHERS: dict[str, Rule | str | None] = {
+    "torchtitan": Rule(
+        before="",
+        since=EXPANDABLE,
+        torch=(2, 6),
+        date="2024-10-22",
+        change="torchtitan 2024-10-22: its run script exports expandable_segments:True",
+    ),
+    "torchrun": "",
+    "accelerate": "",
+    "deepspeed": "",
+    "slurm": None,
+}
+"""Settings of PyTorch's allocator that each launcher leaves; None: the job's own script decides."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fsdp2Rules:
     """What FSDP2 does to its buffers: each differs between releases, see ``FSDP2``.

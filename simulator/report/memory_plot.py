@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from simulator.report.figure import house_style, new_figure, save
 from simulator.report.memory_scene import GIB, Scene, build_scene
 from simulator.report.palette import (
@@ -61,6 +63,7 @@ def plot_memory(
 
 def _curve(ax: Axes, scene: Scene) -> None:
     _layers(ax, scene, scene.begin, scene.end, _COLUMNS)
+    _reserved(ax, scene)
     note = _limits(ax, scene)
     _capacity(ax, scene)
     _phases(ax, scene)
@@ -79,18 +82,30 @@ def _layers(ax: Axes, scene: Scene, begin: float, end: float, columns: int) -> N
         ax.step(edges, heights[:, -1], where="post", color=INK, linewidth=0.5, zorder=3)
 
 
+def _reserved(ax: Axes, scene: Scene) -> None:
+    """What the allocator has mapped, above the stack."""
+    if scene.reserved is None:
+        return
+    changes = np.flatnonzero(np.diff(scene.reserved, prepend=-1.0))
+    x = np.append(scene.x[changes], scene.end)
+    y = np.append(scene.reserved[changes], scene.reserved[-1])
+    ax.step(x, y, where="post", color=INK, linewidth=1.3, zorder=3)
+
+
 def _limits(ax: Axes, scene: Scene) -> float:
     """Set the axes; returns where (GiB) the note on the peak goes: above it, in free space."""
     capacity = scene.trace.header.device_bytes / GIB
-    highest = max(capacity, scene.peak[1])
-    between = capacity - scene.peak[1] > 0.2 * highest
+    reserved = 0.0 if scene.reserved is None else float(scene.reserved.max())
+    drawn = max(scene.peak[1], reserved)
+    highest = max(capacity, drawn)
+    between = capacity - drawn > 0.2 * highest
     ax.set_ylim(0, highest * (1.08 if between else 1.25))
     ax.set_xlim(scene.begin, scene.end)
-    ax.set_ylabel("allocated, GiB", color=INK)
+    ax.set_ylabel("GiB", color=INK)
     ax.set_xlabel(scene.unit, color=INK)
     ax.grid(axis="y", color="#DDDDDD", linewidth=0.6, zorder=0)
     ax.set_axisbelow(True)
-    return scene.peak[1] + 0.07 * highest if between else highest * 1.12
+    return drawn + 0.07 * highest if between else highest * 1.12
 
 
 def _capacity(ax: Axes, scene: Scene) -> None:
@@ -147,10 +162,11 @@ def _peak(ax: Axes, scene: Scene, top: float) -> None:
     left, right = ax.get_xlim()
     place = (x - left) / (right - left)
     align = "left" if place < 0.25 else "right" if place > 0.75 else "center"
+    what = "peak" if scene.reserved is None else "peak of allocated"
     anchor = {"left": 0.03, "center": 0.5, "right": 0.97}[align]
     ax.plot([x], [y], "o", color=INK, markersize=6, zorder=6)
     ax.annotate(
-        f"peak {gib(peak.allocated)} GiB in step {peak.step}, {peak.phase}\n"
+        f"{what} {gib(peak.allocated)} GiB in step {peak.step}, {peak.phase}\n"
         f"{peak.at} allocates {allocating(scene.report)}",
         (x, y),
         xytext=(x, top),
@@ -171,18 +187,40 @@ def _key(ax: Axes, scene: Scene) -> None:
     drawn = (scene.held.max(axis=0) > 0).tolist()
     place: dict[str, Any] = {"transform": ax.transAxes, "clip_on": False}
     ax.text(1.265, 0.985, "GiB at the peak", ha="right", color=QUIET, fontsize=10.5, **place)
-    y = 0.985
-    for name in (n for n, any_ in zip(scene.names[::-1], drawn[::-1], strict=True) if any_):
-        y -= 0.042
+    names = [n for n, any_ in zip(scene.names[::-1], drawn[::-1], strict=True) if any_]
+    y, step = 0.985, min(0.042, 0.59 / (len(names) + 4))
+    for name in names:
+        y -= step
         colour = CATEGORY_COLOURS.get(name, UNKNOWN_CATEGORY)
         ax.plot([1.022], [y + 0.009], "s", color=colour, markersize=11, **place)
         size = held.get(name, 0)
         ax.text(1.038, y, name, color=INK if size else QUIET, **place)
         ax.text(1.265, y, gib(size, 2), ha="right", color=INK if size else QUIET, **place)
-    ax.plot([1.015, 1.265], [y - 0.014] * 2, color="#999999", linewidth=0.8, **place)
+    ax.plot([1.015, 1.265], [y - 0.011] * 2, color="#999999", linewidth=0.8, **place)
+    y -= step + 0.005
     total = gib(scene.report.peak.allocated, 2)
-    ax.text(1.038, y - 0.05, "all", weight="bold", color=INK, **place)
-    ax.text(1.265, y - 0.05, total, ha="right", weight="bold", color=INK, **place)
+    ax.text(1.038, y, "allocated", weight="bold", color=INK, **place)
+    ax.text(1.265, y, total, ha="right", weight="bold", color=INK, **place)
+    _beyond(ax, scene, y, step, place)
+
+
+def _beyond(ax: Axes, scene: Scene, y: float, step: float, place: dict[str, Any]) -> None:
+    """Under the key: what the GPU holds beyond what is allocated, up to its whole."""
+    allocator, outside = scene.report.allocator, scene.trace.header.outside
+    if allocator is None or outside is None:
+        return
+    cached = allocator.peak_reserved - scene.report.peak.allocated
+    rows = (
+        ("reserved beyond it", cached),
+        ("CUDA context, NCCL", outside.usual),
+        ("on the GPU", allocator.peak_reserved + outside.usual),
+    )
+    for name, size in rows:
+        y -= step
+        weight = "bold" if name == "on the GPU" else "normal"
+        ax.text(1.038, y, name, color=INK, weight=weight, **place)
+        ax.text(1.265, y, gib(size, 2), ha="right", color=INK, weight=weight, **place)
+    ax.plot([1.015, 1.03], [y + 2 * step + 0.009] * 2, color=INK, linewidth=1.3, **place)
 
 
 def _zoom(ax: Axes, scene: Scene) -> None:
@@ -201,6 +239,8 @@ def _zoom(ax: Axes, scene: Scene) -> None:
 
 def _title(figure: Figure, scene: Scene) -> None:
     header, peak = scene.trace.header, scene.report.peak.allocated
+    if scene.report.allocator is not None and header.outside is not None:
+        peak = scene.report.allocator.peak_reserved + header.outside.usual
     usable = header.device_bytes - header.reserved_by_others
     figure.text(0.055, 0.947, header.scenario, fontsize=17, weight="bold", color=INK)
     words = verdict(peak, usable)
@@ -208,4 +248,6 @@ def _title(figure: Figure, scene: Scene) -> None:
     where = f"rank {scene.rank} of {header.world_size}, {header.gpu}"
     figure.text(0.985, 0.947, where, fontsize=11, ha="right", color=QUIET)
     words = "bytes allocated, before the allocator's reserve, CUDA context and NCCL"
+    if scene.reserved is not None:
+        words = "coloured: allocated; line: reserved by the allocator"
     figure.text(0.985, 0.916, words, fontsize=10, ha="right", color=QUIET)

@@ -25,7 +25,8 @@ class Scene:
     """One rank: x in the unit of the axis, heights in GiB.
 
     ``names`` from the bottom of the stack to its top; ``held[i, c]`` is what category c holds
-    from ``x[i]`` to ``x[i + 1]``, the last row to ``end``; ``windows``: (step, phase, start, end).
+    from ``x[i]`` to ``x[i + 1]``, the last row to ``end``, and ``reserved`` what the allocator has
+    mapped (None without one); ``windows``: (step, phase, start, end).
     """
 
     trace: Trace
@@ -34,6 +35,7 @@ class Scene:
     names: tuple[str, ...]
     x: Floats
     held: Floats
+    reserved: Floats | None
     peak: tuple[float, float]
     windows: tuple[tuple[int, str, float, float], ...]
     begin: float
@@ -76,6 +78,7 @@ def build_scene(trace: Trace, rank: int | None) -> Scene:
         names=tuple(curve.categories[i] for i in order),
         x=x * scale,
         held=curve.bytes[:, order] / GIB,
+        reserved=None if curve.reserved is None else curve.reserved / GIB,
         peak=(at * scale, peak.allocated / GIB),
         windows=tuple((s, p, a * scale, b * scale) for s, p, a, b in windows),
         begin=begin * scale,

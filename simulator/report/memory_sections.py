@@ -109,14 +109,16 @@ def _signed(size: int) -> str:
     return f"+{gib(size, 2)}" if size > 0 else f"−{gib(-size, 2)}" if size < 0 else "0"
 
 
-def not_counted(result: Result) -> Section:
+def not_counted(result: Result) -> Section | None:
     """What is not in the figure, said plainly, and what of the GPU was set aside."""
     memory, header = result.memory, result.trace.header
-    notes = [
-        "The figure is what PyTorch calls allocated: every request rounded up to 512 bytes. What "
-        "the caching allocator reserves beyond it (fragmentation), the CUDA context and NCCL's "
-        "buffers come on top; nvidia-smi shows them all."
-    ]
+    notes = []
+    if memory.allocator is None:
+        notes.append(
+            "The figure is what PyTorch calls allocated: every request rounded up to 512 bytes. "
+            "What the caching allocator reserves beyond it (fragmentation), the CUDA context and "
+            "NCCL's buffers come on top; nvidia-smi shows them all."
+        )
     if header.reserved_by_others:
         others = gib(header.reserved_by_others, 2)
         notes.append(f"Others hold {others} GiB of each GPU; the verdict leaves that out.")
@@ -124,4 +126,6 @@ def not_counted(result: Result) -> Section:
         notes.append("Within 5 % of the limit a real run may go either way.")
     if memory.peak_active_bytes is None:
         notes.append("Some frees wait for a stream here, so allocated is a lower bound on active.")
-    return Section(title="Not in this figure", align="", rows=(), notes=tuple(notes))
+    if not notes:
+        return None
+    return Section(title="Of this figure", align="", rows=(), notes=tuple(notes))

@@ -13,6 +13,7 @@ from simulator.trace.timeline import SpanKind
 CATEGORY_COLOURS: Mapping[str, str] = {
     "parameters": "#332288",
     "buffers": "#777777",
+    "workspaces": "#555555",
     "optimizer": "#999933",
     "gradients": "#882255",
     "inputs": "#BBBBBB",
@@ -24,6 +25,7 @@ CATEGORY_COLOURS: Mapping[str, str] = {
     "reduce_scatter": "#AA4499",
     "optimizer_temporaries": "#DDCC77",
     "temporaries": "#EE7733",
+    "slack": "#E5E5E5",
 }
 """Memory categories from the bottom of a stack (what stays) to its top (what passes)."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from simulator.report.allocator_sections import on_device
 from simulator.report.memory_sections import at_peak, beside, biggest, by_phase, not_counted
 from simulator.report.table import Section
 from simulator.report.time_sections import ranks, speed, where_time_goes
@@ -34,6 +35,7 @@ def build_summary(result: Result) -> Summary:
     """The summary of a result."""
     header, memory = result.trace.header, result.memory
     parts = (
+        on_device(result),
         at_peak(result),
         by_phase(result),
         biggest(result),
@@ -48,7 +50,7 @@ def build_summary(result: Result) -> Summary:
         setting=f"{header.world_size} × {header.gpu} ({gib(header.device_bytes)} GiB each), "
         f"{_parameters(header)}, {header.tokens:,} tokens a rank and step",
         fits=memory.fits,
-        verdict=verdict(memory.peak_allocated_bytes, memory.usable_bytes),
+        verdict=verdict(memory.peak_bytes, memory.usable_bytes),
         speed=_speed(result),
         peak=_peak(result),
         sections=tuple(section for section in parts if section is not None),
@@ -81,8 +83,9 @@ def _peak(result: Result) -> str:
     peak = reports[of[memory.peak_rank]].peak
     alike = [rank for rank, other in enumerate(of) if reports[other].peak == peak]
     who = "every rank" if len(alike) == len(of) else f"rank {rank_list(alike)}"
-    what = allocating(reports[of[memory.peak_rank]])
+    asked = allocating(reports[of[memory.peak_rank]])
+    what = "The peak" if memory.allocator is None else "The peak of allocated"
     return (
-        f"The peak is on {who}, in step {memory.peak_step}, {memory.peak_phase}: "
-        f"{memory.peak_at} allocates {what}."
+        f"{what} is on {who}, in step {memory.peak_step}, {memory.peak_phase}: "
+        f"{memory.peak_at} allocates {asked}."
     )

@@ -117,6 +117,8 @@ ABOUT: dict[str, str] = {
     "offload.parameters": "Where the sharded parameters lie",
     "offload.gradients": "Where the sharded gradients lie: as the parameters",
     "offload.optimizer": "Where the optimizer's states lie: as the parameters",
+    "launcher": "Who starts the job, which decides the allocator's settings",
+    "allocator": "PYTORCH_CUDA_ALLOC_CONF; auto: as the launcher leaves it; off: none",
     "expect": "What dryfit check holds the answer to",
     "expect.fits": "Whether it fits",
     "expect.peak_allocated": 'As "<= 70 GiB"',

@@ -52,8 +52,6 @@ HARMLESS: dict[str, tuple[Plain, ...]] = {
     "parallelism.megatron": (),
     "offload.activations": ("none",),
     "offload.pin": (True,),
-    "launcher": (),
-    "allocator": ("off",),
     "job": (),
     "timing": (),
     "sweep": (),

@@ -24,6 +24,8 @@ def complete(tree: Map, name: Scalar, derived: Derived) -> Map:
             given = Map({}, DEFAULT)
         if isinstance(given, Map):
             items[key] = _fill_in(given, section, derived, (key,))
+    for key, left_out in (("launcher", None), ("allocator", "auto")):
+        items[key] = tree.items.get(key, scalar(left_out, DEFAULT))
     if "what_if" in tree.items:
         items["what_if"] = tree.items["what_if"]
     return Map(items, tree.origin, tree.keys)

@@ -41,6 +41,7 @@ def warnings_of(tree: Map, model: ModelConfig, plan: Plan, software: Software) -
         *_never_called(model, plan),
         *release_warnings(model, plan, software),
         *_left_out(plan),
+        *_overruled(tree),
     )
     precision = plan.training.precision
     narrow = DType.FP16 in (precision.parameters, precision.compute, precision.reduce)
@@ -176,6 +177,13 @@ def _of_optimizer(plan: Plan) -> Iterator[Dead]:
         yield "training.optimizer.amsgrad", False, why
     if name not in ("adam", "adamw", "adafactor", "muon", "sgd"):
         yield "training.optimizer.weight_decay", None, why
+
+
+def _overruled(tree: Map) -> Iterator[str]:
+    """A launcher beside the settings that it would decide."""
+    named, launcher = find(tree, ("allocator",)), find(tree, ("launcher",))
+    if launcher is not None and isinstance(named, Scalar) and named.value != "auto":
+        yield "launcher has no effect: allocator: names the settings that it would leave"
 
 
 def _left_out(plan: Plan) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from simulator.documents.mistakes import Mistakes
 from simulator.documents.node import Map, Origin, Scalar, plain, scalar
+from simulator.scenario.allocator import resolve_allocator
 from simulator.scenario.catalogue import BuiltIn, Catalogue
 from simulator.scenario.changes import CHANGE, apply_changes, from_python, parse_set
 from simulator.scenario.contract import without_later_keys
@@ -16,7 +17,6 @@ from simulator.scenario.effects import warnings_of
 from simulator.scenario.extends import read_extended
 from simulator.scenario.fields import check_line
 from simulator.scenario.frameworks import framework_in
-from simulator.scenario.kinds import check_date
 from simulator.scenario.resolve import (
     resolve,
     resolve_expect,
@@ -24,7 +24,7 @@ from simulator.scenario.resolve import (
     resolve_software,
 )
 from simulator.scenario.scenario import Scenario
-from simulator.scenario.schema import SoftwareSection
+from simulator.scenario.schema import TOP, SoftwareSection
 from simulator.scenario.short_forms import as_text, without_nulls
 from simulator.scenario.validate import validate
 from simulator.scenario.what_if import resolve_what_if
@@ -76,9 +76,13 @@ def resolve_document(
         mistakes.at(tree, ("extends",), "belongs in a file, and no change reaches it", of_key=True)
     sections = validate(tree, _context(tree, directory, catalogue), mistakes)
     name = _name(tree, source, mistakes)
-    software = resolve_software(sections.software, _as_of(tree, mistakes), tree, mistakes)
+    as_of = _checked(tree, "as_of", mistakes)
+    software = resolve_software(sections.software, as_of, tree, mistakes)
     parts = resolve(sections, software, tree, directory, catalogue, mistakes)
     what_if = resolve_what_if(tree, mistakes)
+    allocator = resolve_allocator(
+        _checked(tree, "allocator", mistakes), _checked(tree, "launcher", mistakes), software
+    )
     mistakes.raise_any()
     assert parts is not None  # a part that cannot be resolved has left a mistake
     return Scenario(
@@ -89,6 +93,7 @@ def resolve_document(
         expect=resolve_expect(sections.expect),
         measured=resolve_measured(sections.measured),
         software=software,
+        allocator=allocator,
         what_if=what_if,
         warnings=warnings_of(tree, parts.model, parts.plan, software),
         source=source,
@@ -108,16 +113,18 @@ def _context(tree: Map, directory: Path | None, catalogue: Catalogue) -> dict[st
     }
 
 
-def _as_of(tree: Map, mistakes: Mistakes) -> str | None:
-    """The day whose rules hold."""
-    node = tree.items.get("as_of")
+def _checked(tree: Map, key: str, mistakes: Mistakes) -> str | None:
+    """What stands beside the sections under ``key``; None where it is left out or wrong."""
+    node = tree.items.get(key)
     if node is None:
         return None
+    (kind,) = TOP[key].__metadata__
     try:
-        return check_date(plain(node))
+        found: str = kind.func(plain(node))
     except ValueError as error:
-        mistakes.at(tree, ("as_of",), str(error))
+        mistakes.at(tree, (key,), str(error))
         return None
+    return found
 
 
 def _name(tree: Map, source: str, mistakes: Mistakes) -> Scalar:

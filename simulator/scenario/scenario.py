@@ -26,9 +26,21 @@ class ClusterSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatorChoice:
+    """Settings of the caching allocator, as ``PYTORCH_CUDA_ALLOC_CONF`` writes them.
+
+    ``others``: settings that the run may have as well; their peaks are told beside its own.
+    """
+
+    settings: str = ""
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """One job on one cluster. ``warnings``: settings of it that have no effect.
 
+    ``allocator`` None: bytes are sums of requests (``allocator: off``).
     ``source`` is the file's name, ``stdin`` or ``mapping``; ``directory`` the folder a topology
     file may lie in. ``document`` is what was written, ``complete`` the same with every default.
     """
@@ -40,6 +52,7 @@ class Scenario:
     expect: Expect = field(default_factory=Expect)
     measured: Measured | None = None
     software: Software = field(default_factory=Software)
+    allocator: AllocatorChoice | None = field(default_factory=AllocatorChoice)
     what_if: tuple[WhatIf, ...] = ()
     warnings: tuple[str, ...] = ()
     source: str

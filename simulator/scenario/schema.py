@@ -13,7 +13,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from simulator.lowering.policy import MODULES
+from simulator.plan.versions import LAUNCHERS
 from simulator.plan.zero import BUILT_ON
+from simulator.scenario.allocator import ALLOCATOR
 from simulator.scenario.fields import choice, elements, number, whole
 from simulator.scenario.kinds import (
     Date,
@@ -301,7 +303,13 @@ SECTIONS: dict[str, type[Section]] = {
 }
 """The maps at the top of a scenario."""
 
-TOP: dict[str, Any] = {"name": Name, "extends": Name, "as_of": Date}
+TOP: dict[str, Any] = {
+    "name": Name,
+    "extends": Name,
+    "as_of": Date,
+    "launcher": Annotated[str, choice(LAUNCHERS)],
+    "allocator": Annotated[str, ALLOCATOR],
+}
 """What stands beside the maps, and ``what_if``, a list."""
 
 

@@ -108,7 +108,7 @@ def _memory(name: str, measured: Measured, result: Result) -> Iterator[Case | Sk
             continue
         predicted = _peak(result, counter, measured.of)
         if predicted is None:
-            why = f"{counter} memory was measured, and this version predicts allocated only"
+            why = f"{counter} memory was measured, and no allocator was simulated (allocator: off)"
             yield Skip(id=name, why=why)
         else:
             yield _numbers(name, measured, "peak_memory", counter, "bytes", predicted, actual)

@@ -38,6 +38,8 @@ class Run:
             "fits": memory.fits,
             "counter": memory.counter,
             "peak_allocated_bytes": memory.peak_allocated_bytes,
+            "peak_reserved_bytes": memory.peak_reserved_bytes,
+            "peak_device_bytes": memory.peak_device_bytes,
             "headroom_bytes": memory.headroom_bytes,
             "peak_step": memory.peak_step,
             "peak_phase": memory.peak_phase,

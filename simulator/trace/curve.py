@@ -27,7 +27,9 @@ def curve_points(
         times = trace.timeline.calls[rank_class]
         moments = moment_ns(times, [m.call for m in marks], [m.fraction for m in marks])
         seconds = [ns / 1e9 for ns in moments.tolist()]
-    return [(m.step, m.mark, m.allocated, None, at) for m, at in zip(marks, seconds, strict=True)]
+    return [
+        (m.step, m.mark, m.allocated, m.reserved, at) for m, at in zip(marks, seconds, strict=True)
+    ]
 
 
 def curve_json(trace: Trace) -> dict[str, object]:

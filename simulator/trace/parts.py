@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+
+from simulator.trace.header import Outside
+from simulator.trace.memory import AllocatorReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,8 @@ class MemoryResult:
 
     ``fits`` compares ``counter`` with ``usable_bytes``: the device less what others hold.
     Reserved and device are None without an allocator, active where it would need a clock,
-    the host's peak where it is not modelled.
+    the host's peak where it is not modelled. ``device`` is reserved and what lies outside the
+    allocator, as it usually is.
     """
 
     device_bytes: int
@@ -55,10 +59,19 @@ class MemoryResult:
     peak_device_bytes: int | None = None
     host_peak_bytes: int | None = None
 
+    allocator: AllocatorReport | None = None
+    outside: Outside | None = None
+
+    @property
+    def peak_bytes(self) -> int:
+        """The peak of ``counter``."""
+        device = self.peak_device_bytes
+        return self.peak_allocated_bytes if device is None else device
+
     @property
     def headroom_bytes(self) -> int:
         """What is left of the usable bytes at the peak; negative: what is missing."""
-        return self.usable_bytes - self.peak_allocated_bytes
+        return self.usable_bytes - self.peak_bytes
 
     @property
     def fits(self) -> bool:
@@ -83,7 +96,31 @@ class MemoryResult:
             "peak_at": self.peak_at,
             "breakdown_at_peak": dict(self.breakdown_at_peak),
             "phases": [phase.to_json() for phase in self.phases],
+            "allocator": None if self.allocator is None else _allocator(self.allocator),
+            "outside": None if self.outside is None else _outside(self.outside),
         }
+
+
+def _allocator(report: AllocatorReport) -> dict[str, object]:
+    """The object under ``memory.allocator``."""
+    shortage = report.shortage
+    return {
+        "settings": report.settings,
+        "peak_step": report.peak_step,
+        "peak_phase": report.peak_phase,
+        "peak_at": report.peak_at,
+        "retries": list(report.retries),
+        "out_of_memory": None if shortage is None else asdict(shortage),
+        "peak_reserved_bytes_under": dict(report.others),
+    }
+
+
+def _outside(outside: Outside) -> dict[str, object]:
+    """The object under ``memory.outside``: bytes [low, usual, high] of each part."""
+    return {
+        f"{name}_bytes": [spread.low, spread.usual, spread.high]
+        for name, spread in (("context", outside.context), ("nccl", outside.nccl))
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

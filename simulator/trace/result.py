@@ -159,7 +159,10 @@ def _slowest_class(trace: Trace, last: dict[int, int]) -> int | None:
 def _memory(trace: Trace) -> MemoryResult:
     header, c = trace.header, peak_class(trace)
     report = trace.memory[c]
-    peak = report.peak
+    peak, allocator = report.peak, report.allocator
+    device = None
+    if allocator is not None and header.outside is not None:
+        device = allocator.peak_reserved + header.outside.usual
     return MemoryResult(
         device_bytes=header.device_bytes,
         usable_bytes=header.device_bytes - header.reserved_by_others,
@@ -172,6 +175,11 @@ def _memory(trace: Trace) -> MemoryResult:
         peak_tensor=peak.tensor,
         breakdown_at_peak=dict(peak.breakdown),
         phases=_phases(report),
+        counter="allocated" if device is None else "device",
+        peak_reserved_bytes=None if allocator is None else allocator.peak_reserved,
+        peak_device_bytes=device,
+        allocator=allocator,
+        outside=header.outside,
     )
 
 
@@ -187,7 +195,7 @@ def _phases(report: MemoryReport) -> tuple[PhaseResult, ...]:
             step=p.step,
             phase=p.phase,
             peak_allocated_bytes=p.allocated,
-            peak_reserved_bytes=None,
+            peak_reserved_bytes=p.reserved,
             at=p.at,
             tensor=p.tensor,
             breakdown=dict(p.breakdown),
@@ -220,6 +228,7 @@ def _quiet_phases(report: MemoryReport) -> dict[tuple[int, str], PhasePeak]:
             breakdown=breakdown,
             call=call,
             fraction=0.0,
+            reserved=None if curve.reserved is None else int(curve.reserved[row]),
         )
     return quiet
 
@@ -240,13 +249,17 @@ def _ranks(trace: Trace, last: dict[int, int]) -> tuple[RankResult, ...]:
             rank_class=c,
             device=device,
             peak_allocated_bytes=trace.memory[c].peak.allocated,
-            peak_reserved_bytes=None,
+            peak_reserved_bytes=_reserved(trace.memory[c]),
             step_time_s=last[c] / 1e9 if c in last else None,
         )
         for rank, (c, device) in enumerate(
             zip(trace.class_of_rank, trace.header.device_names, strict=True)
         )
     )
+
+
+def _reserved(report: MemoryReport) -> int | None:
+    return None if report.allocator is None else report.allocator.peak_reserved
 
 
 def _engine(trace: Trace) -> EngineResult:

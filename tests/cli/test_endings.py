@@ -111,7 +111,7 @@ def test_options_are_frozen() -> None:
     } == {
         "run": {
             *("--out", "--set", "--steps", "--fold", "--no-fold", "--memory-only"),
-            *("--what-if", "--profile"),
+            *("--what-if", "--profile", "--allocator"),
         },
         "compare": {"--set", "--steps", "--memory-only"},
         "validate": set(),

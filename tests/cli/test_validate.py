@@ -38,7 +38,7 @@ def test_a_perfect_case(dryfit: Dryfit, tmp_path: Path, truth: dict[str, float])
     assert [(c["quantity"], c["counter"], c["unit"], c["verdict"]) for c in found["cases"]] == [
         ("peak_memory", "allocated", "bytes", "within"),
         ("step_time", None, "s", "within"),
-        ("fits", "allocated", "bool", "right"),
+        ("fits", "device", "bool", "right"),
     ]
     assert found["cases"][1]["error_pct"] == pytest.approx(0, abs=1e-9)
     assert found["summary"]["step_time"]["by_source"] == {
@@ -56,7 +56,8 @@ def test_step_time_is_bound_by_a_fifth(
 
 
 def test_allocated_is_never_held_against_reserved(dryfit: Dryfit, tmp_path: Path) -> None:
-    outcome = dryfit("validate", measured(tmp_path, "{peak_reserved: 1 GiB}"), "--json")
+    case = measured(tmp_path, "{peak_reserved: 1 GiB}\nallocator: off")
+    outcome = dryfit("validate", case, "--json")
     assert outcome.json["cases"] == []
     assert "reserved" in outcome.json["skipped"][0]["why"]
     assert outcome.code == 0

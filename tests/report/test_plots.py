@@ -7,6 +7,7 @@ import pytest
 from synthetic import MIB, Shape, synthetic_trace, two_classes
 
 from simulator.errors import UserError
+from simulator.memory.ledger import SLACK, WORKSPACES
 from simulator.program.instructions import Category
 from simulator.report.figure import new_figure
 from simulator.report.memory_plot import plot_memory
@@ -141,7 +142,7 @@ def test_the_drawn_stack_reaches_the_peak_and_no_higher(trace):
 
 
 def test_every_category_and_kind_has_a_colour_of_its_own():
-    assert set(CATEGORY_COLOURS) == {category.value for category in Category}
+    assert set(CATEGORY_COLOURS) == {c.value for c in Category} | {WORKSPACES, SLACK}
     assert len(set(CATEGORY_COLOURS.values())) == len(CATEGORY_COLOURS)
     assert set(SPAN_COLOURS) == set(SPAN_WORDS) == set(SpanKind)
     assert stack_order(("new", "temporaries", "parameters")) == [2, 1, 0]

@@ -129,6 +129,8 @@ HONOURED: dict[str, Any] = {
     "measured.fits": "true",
     "measured.trust": "C",
     "measured.source": "a log",
+    "launcher": "torchtitan",
+    "allocator": "expandable",
     "what_if": "[{name: twice, set: {training.micro_batch: 2}}]",
 }
 """Every honoured key with a value that is not its default."""
@@ -152,6 +154,7 @@ def seen(scenario: Scenario) -> tuple[object, ...]:
         scenario.plan,
         scenario.expect,
         scenario.measured,
+        scenario.allocator,
         scenario.what_if,
         scenario.warnings,
     )

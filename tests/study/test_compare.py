@@ -37,7 +37,7 @@ def test_two_scenarios() -> None:
     (change,) = found.changes
     assert change.run.name == "other"
     assert change.settings == (("cluster.topology", "dgx-a100", "dgx-h100"),)
-    assert change.memory == ()
+    assert [cause.part for cause in change.memory] == ["workspaces"]  # cuBLAS' differ
     assert (change.difference("step_time_s") or 0) < 0
 
 

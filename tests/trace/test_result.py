@@ -22,6 +22,7 @@ MEMORY = [
     "device_bytes", "fits", "headroom_bytes", "counter", "peak_allocated_bytes",
     "peak_active_bytes", "peak_reserved_bytes", "peak_device_bytes", "host_peak_bytes",
     "peak_rank", "peak_step", "peak_phase", "peak_at", "breakdown_at_peak", "phases",
+    "allocator", "outside",
 ]  # fmt: skip
 PHASE = ["step", "phase", "peak_allocated_bytes", "peak_reserved_bytes", "at", "breakdown"]
 TIME = [
