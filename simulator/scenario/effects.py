@@ -81,8 +81,6 @@ def _of_fsdp(plan: Plan, model: ModelConfig) -> Iterator[Dead]:
     if not accumulates:
         why = ": there is one micro-batch a step (grad_accum: 1)"
         yield "parallelism.fsdp.sync_every_micro_batch", True, why
-    if not accumulates or fsdp.sync_every_micro_batch:
-        why = " but with grad_accum > 1 and sync_every_micro_batch: false"
         yield "parallelism.fsdp.reshard_after_backward", True, why
     if fsdp.wrap == "none" or isinstance(fsdp.wrap, tuple):
         yield from _of_unwrapped(plan)

@@ -47,10 +47,7 @@ BEFORE: dict[str, dict[str, Any]] = {
     "model.window": {"model": {"preset": "mistral-7b", "layers": 2}},
     "training.attention": {"model": {"preset": "mistral-7b", "layers": 2}},
     "training.packing": {"model.style": "hf"},
-    "parallelism.fsdp.reshard_after_backward": {
-        "training.grad_accum": 2,
-        "parallelism.fsdp.sync_every_micro_batch": False,
-    },
+    "parallelism.fsdp.reshard_after_backward": {"training.grad_accum": 2},
     "parallelism.fsdp.sync_every_micro_batch": {"training.grad_accum": 2},
     **{
         f"parallelism.zero.{key}": {

@@ -42,10 +42,10 @@ def micro_steps(plan: Plan, *, first: bool = False) -> Iterator[MicroStep]:
         last, later = number == count - 1, number > 0
         yield MicroStep(
             reduce=sync or last,
-            reshard=sync or fsdp.reshard_after_backward or last,
+            reshard=fsdp.reshard_after_backward or last,
             accumulated=later and not sync,
             summed=later and sync,
-            gathered=later and not sync and not fsdp.reshard_after_backward,
+            gathered=later and not fsdp.reshard_after_backward,
             births=births,
             last=last,
         )

@@ -53,7 +53,7 @@ class Hooks:
             for unit in self._units
             if unit.kind.wrapped and not unit.kind.graph.has_backward and self.reshards(unit.kind)
         ]
-        accumulates = plan.training.grad_accum > 1 and not self.options.sync_every_micro_batch
+        accumulates = plan.training.grad_accum > 1
         for asked, key in (
             (any(self.kept(kind) is not None for kind in unreached), "reshard_after_forward: int"),
             (

@@ -29,6 +29,14 @@ SMALL = {
     "d3_ga3_nosync_noreshard": Case(
         ac="full", grad_accum=3, ga_sync=False, reshard_after_backward=False
     ),
+    "d3_ga3_sync_noreshard": Case(ac="full", grad_accum=3, reshard_after_backward=False),
+    "d3_ga3_sync_noreshard_none": Case(
+        grad_accum=3, reshard_after_backward=False, wrap="block_root", reduce_dtype="bf16"
+    ),
+    "d3_ga2_sync_noreshard_hsdp2": Case(
+        ac="full", grad_accum=2, reshard_after_backward=False, hsdp=2, prefetch_fwd=1
+    ),
+    "d3_ga2_sync_noreshard_slices": Case(grad_accum=2, reshard_after_backward=False, reshard=2),
     "d3_ga3_nosync_bf16": Case(ac="full", reduce_dtype="bf16", grad_accum=3, ga_sync=False),
     "d3_ga2_nosync_pure": Case(grad_accum=2, ga_sync=False, **PURE_BF16),
     "d3_hsdp2x4": Case(ac="full", hsdp=2),

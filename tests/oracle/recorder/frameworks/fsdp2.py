@@ -79,8 +79,8 @@ class Fsdp2:
 
     def micro_step(self, module: nn.Module, *, last: bool) -> AbstractContextManager[Any]:
         """Without sync, all but the last micro-step leave their gradients unreduced."""
-        if self.case.grad_accum > 1 and not self.case.ga_sync:
-            module.set_requires_gradient_sync(last)
+        if self.case.grad_accum > 1:
+            module.set_requires_gradient_sync(self.case.ga_sync or last)
             module.set_reshard_after_backward(self.case.reshard_after_backward or last)
         return nullcontext()
 
