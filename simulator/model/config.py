@@ -15,8 +15,8 @@ class ModelConfig:
     (False: the kernel takes grouped heads natively).
 
     ``tied``: the head's weight is the embedding's. The rest is read by style ``hf``: ``attention``:
-    ``sdpa``, ``flash_attention_2`` or ``eager``; ``activation``: ``silu``, ``gelu`` (one kernel,
-    erf or tanh) or ``gelu_new`` (op by op); ``rotary_fraction``: the part of a head that is turned;
+    ``sdpa``, ``flash_attention_2`` or ``eager``; ``activation``: one of
+    ``ops.activations``; ``rotary_fraction``: the part of a head that is turned;
     ``positions``: rows of the learned position table, or of ALiBi's; ``window``: of sliding
     attention, None for none; ``dropout``: of the residual branches, ``embedding_dropout`` of what
     enters the first block, ``attention_dropout`` of the probabilities; ``qk_norm``: queries and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from simulator.errors import UnsupportedError, UserError
+from simulator.errors import UnsupportedError, UserError, did_you_mean
 
 
 class Keys:
@@ -42,6 +42,20 @@ class Keys:
             raise UnsupportedError(
                 f"{self.kind} with {key}: {found!r} is not supported, {shown} is"
             )
+
+    def activation(self, key: str, default: str) -> str:
+        """A key that names an activation.
+
+        Raises:
+            UnsupportedError: one that no family has.
+        """
+        from simulator.model.ops.activations import ACTIVATIONS
+
+        found = str(self.get(key, default))
+        if found not in ACTIVATIONS:
+            nearest = did_you_mean(found, ACTIVATIONS)
+            raise UnsupportedError(f"{self.kind} with {key}: {found!r} is not supported{nearest}")
+        return found
 
     def partial_rotary(self, *old: str, default: float) -> float:
         """The turned part of a head: in ``rope_parameters``, or under an older key."""

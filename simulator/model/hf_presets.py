@@ -195,6 +195,7 @@ HF_PRESETS: tuple[ModelConfig, ...] = (
         intermediate_size=24576,
         num_attention_heads=64,
         vocab_size=50432,
+        hidden_act="gelu_fast",
         rotary_pct=0.25,
     ),
     _preset(

@@ -15,11 +15,10 @@ from simulator.model.hf_keys import Keys
 
 def _llama(keys: Keys) -> dict[str, Any]:
     """Llama and what has its config's names."""
-    keys.refuse("hidden_act", "silu", "swish", default="silu")
     if keys.kind == "llama":
         keys.refuse("attention_bias", False, default=False)
         keys.refuse("mlp_bias", False, default=False)
-    return _sizes(keys)
+    return _sizes(keys) | {"activation": keys.activation("hidden_act", "silu")}
 
 
 def _sizes(keys: Keys) -> dict[str, Any]:
@@ -88,7 +87,6 @@ def _deepseek(keys: Keys) -> dict[str, Any]:
     """What DeepSeek-V2 and V3 share: latent attention, shared experts, dense layers first."""
     for key, usual in (("attention_bias", False), ("mlp_bias", False), ("moe_layer_freq", 1)):
         keys.refuse(key, usual, default=usual)
-    keys.refuse("hidden_act", "silu", "swish", default="silu")
     turned = int(keys.get("qk_rope_head_dim", 64))
     width = keys.need("moe_intermediate_size")
     return (
@@ -147,6 +145,7 @@ def _gpt_oss(keys: Keys) -> dict[str, Any]:
 
 def _experts(keys: Keys, count: str, chosen: str) -> dict[str, Any]:
     """How many there are, how many a token is sent to, and how they are run."""
+    keys.refuse("hidden_act", "silu", "swish", default="silu")
     keys.refuse("output_router_logits", False, default=False)
     usual = "grouped_mm"
     keys.refuse("_experts_implementation", "grouped_mm", "eager", default=usual)
@@ -167,21 +166,18 @@ def _phi3(keys: Keys) -> dict[str, Any]:
 
 
 def _gemma2(keys: Keys) -> dict[str, Any]:
-    act = "gelu_pytorch_tanh"
-    keys.refuse("hidden_activation", act, default=act)
     keys.refuse("attention_bias", False, default=False)
     return _sizes(keys) | {
         "head_dim": int(keys.get("head_dim", 256)),
         "tied": bool(keys.get("tie_word_embeddings", True)),
         "window": int(keys.get("sliding_window", 4096)),
-        "activation": "gelu",
+        "activation": keys.activation("hidden_activation", "gelu_pytorch_tanh"),
         "attention": "eager",
     }
 
 
 def _gpt2(keys: Keys) -> dict[str, Any]:
     hidden, heads = keys.need("n_embd"), keys.need("n_head")
-    keys.refuse("activation_function", "gelu_new", "gelu", default="gelu_new")
     keys.refuse("reorder_and_upcast_attn", False, default=False)
     keys.refuse("add_cross_attention", False, default=False)
     return {
@@ -193,7 +189,7 @@ def _gpt2(keys: Keys) -> dict[str, Any]:
         "vocab": keys.need("vocab_size"),
         "head_dim": hidden // heads,
         "tied": bool(keys.get("tie_word_embeddings", True)),
-        "activation": str(keys.get("activation_function", "gelu_new")),
+        "activation": keys.activation("activation_function", "gelu_new"),
         "positions": keys.need("n_positions"),
         "dropout": float(keys.get("resid_pdrop", 0.1)),
         "embedding_dropout": float(keys.get("embd_pdrop", 0.1)),
@@ -203,7 +199,6 @@ def _gpt2(keys: Keys) -> dict[str, Any]:
 
 def _gpt_neox(keys: Keys) -> dict[str, Any]:
     hidden, heads = keys.need("hidden_size"), keys.need("num_attention_heads")
-    keys.refuse("hidden_act", "gelu", default="gelu")
     keys.refuse("use_parallel_residual", True, default=True)
     keys.refuse("attention_bias", True, default=True)
     dropout = float(keys.get("hidden_dropout", 0.0))
@@ -216,7 +211,7 @@ def _gpt_neox(keys: Keys) -> dict[str, Any]:
         "vocab": keys.need("vocab_size"),
         "head_dim": hidden // heads,
         "tied": bool(keys.get("tie_word_embeddings", False)),
-        "activation": "gelu",
+        "activation": keys.activation("hidden_act", "gelu"),
         "rotary_fraction": keys.partial_rotary("rotary_pct", default=0.25),
         "dropout": dropout,
         "embedding_dropout": dropout,

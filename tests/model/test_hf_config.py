@@ -45,7 +45,7 @@ def test_every_missing_key_is_named() -> None:
     ("changes", "words"),
     [
         ({"model_type": "qwen4"}, "'qwen4' is not supported; did you mean 'qwen[23]'"),
-        ({"hidden_act": "relu"}, "hidden_act: 'relu' is not supported, 'silu' or 'swish' is"),
+        ({"hidden_act": "gelu_fats"}, "hidden_act: 'gelu_fats' .*; did you mean 'gelu_fast'"),
         ({"use_sliding_window": True}, "use_sliding_window: True is not supported"),
         ({"_attn_implementation": "flex_attention"}, "'sdpa' or 'eager' is"),
     ],
@@ -76,5 +76,8 @@ def test_defaults_are_the_classes_own() -> None:
     }
     assert from_hf_config(neox).rotary_fraction == 0.25
     assert from_hf_config(neox | {"rotary_pct": 0.5}).rotary_fraction == 0.5
+    assert from_hf_config(neox).activation == "gelu"
+    assert from_hf_config(neox | {"hidden_act": "gelu_fast"}).activation == "gelu_fast"
+    assert PRESETS["gpt-neox-20b"].activation == "gelu_fast"
     newer = {"rope_parameters": {"partial_rotary_factor": 0.75}}
     assert from_hf_config(neox | newer).rotary_fraction == 0.75

@@ -129,7 +129,10 @@ def test_bytes_autograd_keeps_in_a_block(name: str) -> None:
 def test_bytes_autograd_keeps_in_a_block_of_a_padded_batch(model: str) -> None:
     case = RECORDED["padded_blocks"][model]
     window = None if model.startswith("phi") else PRESETS[model].window  # recorded without one
-    config = replace(PRESETS[model], style="hf", attention=case["attention"], window=window)
+    changes = {"activation": case["activation"]} if "activation" in case else {}
+    config = replace(
+        PRESETS[model], style="hf", attention=case["attention"], window=window, **changes
+    )
     graph = decoder(config, case["batch"], case["seq"], "padded").blocks[0]
     kept = (graph.values[value].bytes for value in graph.saved_values())
     assert sum(map(rounded, kept)) == case["rounded_bytes"]

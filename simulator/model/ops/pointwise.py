@@ -26,6 +26,11 @@ def sigmoid(b: GraphBuilder, x: int, name: str) -> int:
     return _map(b, x, name, "sigmoid", "activation", keeps="result")
 
 
+def relu(b: GraphBuilder, x: int, name: str) -> int:
+    """Keeps its result."""
+    return _map(b, x, name, "relu", "activation", keeps="result")
+
+
 def gelu(b: GraphBuilder, x: int, name: str) -> int:
     """aten::gelu, erf or tanh: keeps x."""
     return _map(b, x, name, "gelu", "activation", keeps="input")

@@ -12,13 +12,14 @@ from simulator.model.decoder import Decoder, Shape
 from simulator.model.families.hf.attention import attend
 from simulator.model.families.hf.masks import lend_mask
 from simulator.model.families.hf.skeleton import Family, Started, register
-from simulator.model.ops.elementwise import add, mul
+from simulator.model.ops.activations import activate
+from simulator.model.ops.elementwise import add
 from simulator.model.ops.embedding import embedding, position_embedding
 from simulator.model.ops.hf_attention import Eager
 from simulator.model.ops.linear import conv1d
 from simulator.model.ops.norm import layer_norm
 from simulator.model.ops.plain import position_ids
-from simulator.model.ops.pointwise import add_rows, dropout, gelu, power, scale, shift, tanh
+from simulator.model.ops.pointwise import add_rows, dropout
 from simulator.model.ops.views import copied_view, split
 
 
@@ -85,18 +86,9 @@ def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> in
 def _mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
     with b.part("mlp"), b.frame(x):
         wide = conv1d(b, x, "mlp.c_fc", config.ffn)
-        active = gelu(b, wide, "gelu") if config.activation == "gelu" else _gelu_new(b, wide)
+        active = activate(b, wide, config.activation)
         out = conv1d(b, active, "mlp.c_proj", config.hidden)
         return dropout(b, out, "mlp.dropout", config.dropout)
-
-
-def _gelu_new(b: GraphBuilder, x: int) -> int:
-    """0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³))), op by op (``NewGELUActivation``)."""
-    with b.frame(x):
-        half = scale(b, x, "gelu.half")
-        cube = scale(b, power(b, x, "gelu.cube"), "gelu.cube.scaled")
-        inner = scale(b, add(b, x, cube, "gelu.inner"), "gelu.inner.scaled")
-        return mul(b, half, shift(b, tanh(b, inner, "gelu.tanh"), "gelu.plus_one"), "gelu")
 
 
 def _register_in_order(b: GraphBuilder, config: ModelConfig) -> None:

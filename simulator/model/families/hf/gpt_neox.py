@@ -8,6 +8,7 @@ from simulator.model.decoder import Decoder, Shape
 from simulator.model.families.hf.attention import attend, rotary_buffers, rotary_dim
 from simulator.model.families.hf.masks import lend_mask
 from simulator.model.families.hf.skeleton import Family, Started, register
+from simulator.model.ops.activations import activate
 from simulator.model.ops.elementwise import add
 from simulator.model.ops.embedding import embedding
 from simulator.model.ops.hf_attention import Eager, Layout
@@ -15,7 +16,7 @@ from simulator.model.ops.hf_rope import borrow_tables, rotary_tables, rotate_par
 from simulator.model.ops.linear import linear
 from simulator.model.ops.norm import layer_norm
 from simulator.model.ops.plain import position_ids
-from simulator.model.ops.pointwise import dropout, gelu
+from simulator.model.ops.pointwise import dropout
 from simulator.model.ops.views import copied_view, split
 
 
@@ -73,7 +74,8 @@ def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> in
 
 def _mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
     with b.part("mlp"), b.frame(x):
-        wide = gelu(b, linear(b, x, "mlp.dense_h_to_4h", config.ffn, bias=True), "gelu")
+        wide = linear(b, x, "mlp.dense_h_to_4h", config.ffn, bias=True)
+        wide = activate(b, wide, config.activation)
         return linear(b, wide, "mlp.dense_4h_to_h", config.hidden, bias=True)
 
 

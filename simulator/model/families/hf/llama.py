@@ -20,14 +20,14 @@ from simulator.model.families.hf.attention import (
 )
 from simulator.model.families.hf.masks import lend_mask
 from simulator.model.families.hf.skeleton import Family, Started
-from simulator.model.ops.elementwise import add, mul, silu
+from simulator.model.ops.activations import activate
+from simulator.model.ops.elementwise import add, mul
 from simulator.model.ops.embedding import embedding
 from simulator.model.ops.hf_attention import Eager
 from simulator.model.ops.hf_rope import borrow_tables, rotary_tables, rotate
 from simulator.model.ops.linear import linear
 from simulator.model.ops.norm import hf_rms_norm
 from simulator.model.ops.plain import position_ids
-from simulator.model.ops.pointwise import gelu
 from simulator.model.ops.views import copied_view
 
 NORMS = (("attention", "input_layernorm"), ("mlp", "post_attention_layernorm"))
@@ -104,9 +104,6 @@ def residual_block(
         return add(b, x1, mapped, "mlp.residual")
 
 
-ACTIVATIONS = {"silu": silu, "gelu": gelu}
-
-
 def gated_mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
     """The block's own gated MLP."""
     with b.part("mlp"):
@@ -117,7 +114,7 @@ def gated(b: GraphBuilder, config: ModelConfig, x: int, name: str, width: int) -
     """down(activation(gate(x)) · up(x))."""
     with b.frame(x):
         gate = linear(b, x, f"{name}.gate_proj", width)
-        gate = ACTIVATIONS[config.activation](b, gate, config.activation)
+        gate = activate(b, gate, config.activation)
         product = mul(b, gate, linear(b, x, f"{name}.up_proj", width), "gated")
         return linear(b, product, f"{name}.down_proj", config.hidden)
 

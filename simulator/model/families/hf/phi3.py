@@ -13,7 +13,8 @@ from simulator.model.families.hf.attention import (
 )
 from simulator.model.families.hf.llama import start_rotary
 from simulator.model.families.hf.skeleton import Family, register
-from simulator.model.ops.elementwise import add, mul, silu
+from simulator.model.ops.activations import activate
+from simulator.model.ops.elementwise import add, mul
 from simulator.model.ops.hf_attention import Eager, Layout
 from simulator.model.ops.hf_rope import borrow_tables, rotate_part
 from simulator.model.ops.linear import linear
@@ -71,12 +72,12 @@ def _attention(b: GraphBuilder, config: ModelConfig, shape: Shape, x: int) -> in
 
 
 def _mlp(b: GraphBuilder, config: ModelConfig, x: int) -> int:
-    """down(up · silu(gate)) of the halves of one product."""
+    """down(up · activation(gate)) of the halves of one product."""
     with b.part("mlp"), b.frame(x) as frame:
         both = linear(b, x, "mlp.gate_up_proj", 2 * config.ffn)
         half = (*b.of(x).shape[:2], config.ffn)
         gate, up = split(b, both, "gate_up", {"gate": half, "up": half})
-        product = mul(b, up, silu(b, gate, "silu"), "gated")
+        product = mul(b, up, activate(b, gate, config.activation), "gated")
         frame.bind(both)
         return linear(b, product, "mlp.down_proj", config.hidden)
 

@@ -94,6 +94,13 @@ SMALL: dict[str, Small] = {
     "gpt_oss_b1": _small("gpt_oss", _OSS, batch=1),
     "gpt_oss_all_heads": _small("gpt_oss", _OSS, num_key_value_heads=4, attention_dropout=0.1),
     "gpt_oss_one_token": _small("gpt_oss", _OSS, batch=2, seq=1),
+    "neox_gelu_fast": _small("gpt_neox", hidden_act="gelu_fast"),
+    "llama_gelu_new": _small("llama", num_key_value_heads=2, hidden_act="gelu_new"),
+    "llama_quick_gelu": _small("llama", num_key_value_heads=2, hidden_act="quick_gelu"),
+    "phi3_relu": _small("phi3", num_key_value_heads=2, pad_token_id=0, hidden_act="relu"),
+    "gemma2_gelu_fast": _small(
+        "gemma2", _EAGER, num_key_value_heads=2, head_dim=16, hidden_activation="gelu_fast"
+    ),
     "qwen2_moe": _small("qwen2_moe", _QWEN2),
     "qwen2_moe_eager_experts": _small("qwen2_moe", _QWEN2, _ONE_BY_ONE, batch=1),
 }

@@ -42,7 +42,12 @@ def _gpt2(layers: int, hidden: int, heads: int) -> Config:
     return "gpt2", {**sizes, "n_positions": 1024, "vocab_size": 50257}
 
 
-_NEOX = {"rotary_pct": 0.25, "use_parallel_residual": True, "max_position_embeddings": 2048}
+_NEOX = {
+    "rotary_pct": 0.25,
+    "use_parallel_residual": True,
+    "max_position_embeddings": 2048,
+    "hidden_act": "gelu_fast",
+}
 _LLAMA_3 = {"max_position_embeddings": 131072}
 _MPT = {"d_model": 4096, "n_layers": 32, "n_heads": 32, "vocab_size": 50432}
 CONFIGS: dict[str, Config] = {
