@@ -162,7 +162,7 @@ def test_every_rule_is_of_a_key_and_of_both_sides(key: str) -> None:
     ("sets", "words"),
     [
         (["parallelism.fsdp.sync_every_micro_batch=false"], "one micro-batch a step"),
-        (["parallelism.fsdp.reshard_after_backward=false", "training.grad_accum=2"], "but with"),
+        (["parallelism.fsdp.reshard_after_backward=false"], "there is one micro-batch a step"),
         (
             [
                 "parallelism.fsdp.reshard_after_forward=false",
