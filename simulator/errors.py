@@ -33,7 +33,15 @@ class UnitError(UserError):
 
 
 class UnsupportedError(UserError):
-    """A valid request that this version does not carry out; never answered with a wrong number."""
+    """A valid request that this version does not carry out; never answered with a wrong number.
+
+    ``key``: the dotted key of a scenario that asks for it, where one does.
+    """
+
+    def __init__(self, message: str, *, key: str = "") -> None:
+        """What is asked for, and the nearest that can be had."""
+        super().__init__(message)
+        self.key = key
 
 
 class UnknownNameError(UserError):
@@ -97,14 +105,40 @@ class DeadlockError(InternalError):
     """No event is left, yet streams have work: names who waits for whom."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(
+    name: str, known: Iterable[str], *, cutoff: float = 0.6, listed: Iterable[str] | None = None
+) -> str:
     """``; did you mean 'x'?`` for the closest known name, else the list of what is allowed.
+
+    The same in other letters' case is closest, then what begins with it, then the most alike, at
+    least ``cutoff``. ``listed``: what the list has, if not all that is known.
 
     >>> did_you_mean("llama2-7", ["llama2-7b", "llama3-8b"])
     "; did you mean 'llama2-7b'?"
+    >>> did_you_mean("AdamW", ["adam", "adamw-8bit", "adamw"])
+    "; did you mean 'adamw'?"
+    >>> did_you_mean("H100", ["a100-sxm", "h100-pcie", "h100-sxm"])
+    "; did you mean 'h100-pcie' or 'h100-sxm'?"
     """
     options = list(known)
-    close = difflib.get_close_matches(str(name), options, n=1, cutoff=0.6)
+    close = _closest(str(name), options, cutoff)
     if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; known: {', '.join(options)}" if options else ""
+        return f"; did you mean {' or '.join(map(repr, close))}?"
+    shown = options if listed is None else list(listed)
+    return f"; known: {', '.join(shown)}" if shown else ""
+
+
+_ALIKE = 3
+"""How many names may begin with the one that was given."""
+
+
+def _closest(name: str, options: list[str], cutoff: float) -> list[str]:
+    low = name.casefold()
+    same = [option for option in options if option.casefold() == low]
+    if same:
+        return same[:1]
+    longer = [option for option in options if option.casefold().startswith(f"{low}-")]
+    if 0 < len(longer) <= _ALIKE:
+        return longer
+    alike = difflib.get_close_matches(low, [option.casefold() for option in options], 1, cutoff)
+    return [option for option in options if option.casefold() in alike][:1]

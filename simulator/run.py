@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simulator.dtypes import DType
-from simulator.errors import UserError
+from simulator.errors import UnsupportedError, UserError
 from simulator.kernels import Gemm
 from simulator.lowering.lower import decoder_of, lower
 from simulator.lowering.units import units_of
@@ -88,10 +88,13 @@ def run(
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < STEPS:
         why = "because the first step differs from those after it"
         raise UserError(f"steps: a whole number of at least 2, {why}; found {steps!r}")
-    decoder = decoder_of(scenario.model, scenario.plan)
-    program = lower(decoder, scenario.plan, steps)
     cluster = cluster_of(scenario)
-    _check_float8(scenario, cluster.devices[0].gpu)
+    try:
+        _check_float8(scenario, cluster.devices[0].gpu)
+        decoder = decoder_of(scenario.model, scenario.plan)
+        program = lower(decoder, scenario.plan, steps)
+    except UnsupportedError as error:
+        raise scenario.located(error) from None
     header = _header(scenario, decoder, cluster, steps)
     served = (not memory_only) if allocator is None else allocator
     allocation = None
@@ -141,15 +144,19 @@ def _allocation(choice: AllocatorChoice, header: Header, gpu: Gpu) -> Allocation
 def _check_float8(scenario: Scenario, gpu: Gpu) -> None:
     """``torch._scaled_mm`` runs where tensor cores multiply float8."""
     if scenario.plan.training.precision.fp8 is not None and DType.FP8 not in gpu.peak_flops:
-        raise UserError(
-            f"training.precision.fp8: {gpu.name} multiplies no float8; leave it out, or book GPUs "
-            "of the Ada, Hopper or Blackwell families"
+        raise UnsupportedError(
+            f"{gpu.name} multiplies no float8; leave it out, or book GPUs of the Ada, Hopper or "
+            "Blackwell families",
+            key="training.precision.fp8",
         )
 
 
 def program_of(scenario: Scenario, steps: int = STEPS) -> Program:
     """What one rank of ``scenario`` issues."""
-    return lower(decoder_of(scenario.model, scenario.plan), scenario.plan, steps)
+    try:
+        return lower(decoder_of(scenario.model, scenario.plan), scenario.plan, steps)
+    except UnsupportedError as error:
+        raise scenario.located(error) from None
 
 
 def cluster_of(scenario: Scenario) -> Cluster:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ class OutFolder:
             raise UserError(f"{path} is no folder: --out needs one, or a free name") from None
         except (OSError, ValueError) as error:
             raise UserError(f"cannot make the folder {path}: {_reason(error)}") from None
+        _sweep(path)
 
     def write(self, result: Result) -> None:
         """Write result.json, memory.png and, where there are times, timeline.png."""
@@ -46,6 +48,18 @@ class OutFolder:
     def file(self, name: str, write: Callable[[Path], object]) -> None:
         """Have ``write`` make a file under a passing name, then give it its own."""
         write_whole(self.path / name, write)
+
+
+_OLD = 60
+"""Seconds after which a passing file is nobody's any more."""
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a run that was killed left under passing names."""
+    for path in folder.glob(f".dryfit-{'[0-9a-f]' * 16}.*"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _OLD:
+                path.unlink()
 
 
 def write_whole(target: Path, write: Callable[[Path], object]) -> None:

@@ -35,11 +35,21 @@ debug_option = click.option(
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
+
+def _once_each(_: click.Context, __: click.Parameter, sets: tuple[str, ...]) -> tuple[str, ...]:
+    keys = [text.partition("=")[0].strip() for text in sets]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        raise click.BadParameter(f"{twice!r} is given {keys.count(twice)} times; once is meant")
+    return sets
+
+
 set_option = click.option(
     "--set",
     "sets",
     multiple=True,
     metavar="KEY=VALUE",
+    callback=_once_each,
     shell_complete=complete_set,
     help="Change one value of the scenario, as parallelism.dp_shard=16. Repeatable.",
 )

@@ -23,7 +23,7 @@ _HEADERS = ("case", "quantity", "predicted", "measured", "error", "verdict")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @json_option
 def validate(files: tuple[str, ...], as_json: bool) -> int:
-    """Hold predictions against what real runs measured; exit 1 out of bounds.
+    """Hold predictions against what real runs measured; exit 1 out of bounds, or with no case.
 
     FILE is a scenario with measured:, or a reference set: base: and cases: [{id, set, measured}].
     Without one: every packaged scenario that has it, and the packaged sets.
@@ -39,7 +39,8 @@ def validate(files: tuple[str, ...], as_json: bool) -> int:
     A and B count alike. Active memory is shown too: it is predicted as
     allocated, and has no bound yet.
     """
-    from simulator.cli.output import emit, emit_json
+    from simulator.cli.output import emit, emit_json, say
+    from simulator.study.validate import UNMEASURED
     from simulator.study.validate import validate as hold_against
 
     validation = hold_against(_scenarios(files))
@@ -47,6 +48,9 @@ def validate(files: tuple[str, ...], as_json: bool) -> int:
         emit_json(validation.to_json())
     else:
         emit(_report(validation))
+    if files and not validation.cases and all(s.why == UNMEASURED for s in validation.skipped):
+        say("nothing was compared: name a scenario with measured:")
+        return 1
     return 0 if validation.holds else 1
 
 

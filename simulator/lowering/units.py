@@ -217,6 +217,5 @@ def _sort_of(pattern: str, decoder: Decoder) -> str:
         if pattern in known:
             return sort
     every = [name for known in names.values() for name in known]
-    raise UnsupportedError(
-        f"fsdp.wrap: no module {pattern!r} can be wrapped{did_you_mean(pattern, every)}"
-    )
+    nearest = did_you_mean(pattern, every, listed=map(repr, every))
+    raise UnsupportedError(f"fsdp.wrap: {pattern!r} gets no unit of its own{nearest}")

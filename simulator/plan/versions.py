@@ -9,6 +9,9 @@ Version = tuple[int, int]
 OLDEST_TORCH: Version = (2, 4)
 """FSDP2 (``torch.distributed._composable.fsdp.fully_shard``) came with it."""
 
+OLDEST_DATE = "2024-07-24"
+"""The day of that release; before it FSDP2 was in nightlies alone."""
+
 NEWEST_TORCH: Version = (2, 14)
 """The newest release whose FSDP2 was read for the rules below."""
 

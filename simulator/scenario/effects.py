@@ -14,6 +14,7 @@ from simulator.model.config import ModelConfig
 from simulator.plan.plan import Plan, Training
 from simulator.plan.versions import Software
 from simulator.scenario.frameworks import SETTINGS, rules_of
+from simulator.scenario.kernel import why_efficient
 from simulator.scenario.releases import release_warnings
 from simulator.scenario.zero import dead_of
 
@@ -38,6 +39,7 @@ def warnings_of(tree: Map, model: ModelConfig, plan: Plan, software: Software) -
     )
     dead = (
         *dead,
+        *_another_kernel(tree, model, plan.training),
         *_never_called(model, plan),
         *release_warnings(model, plan, software),
         *_left_out(plan),
@@ -131,6 +133,15 @@ def _of_checkpointing(training: Training) -> Iterator[Dead]:
         yield f"{key}.save", None, f" but with mode: selective-op (mode: {mode})"
     if mode != "megatron-selective":
         yield f"{key}.modules", None, f" but with mode: megatron-selective (mode: {mode})"
+
+
+def _another_kernel(tree: Map, model: ModelConfig, training: Training) -> Iterator[str]:
+    """Flash is asked for, and PyTorch takes its efficient kernel."""
+    why = why_efficient(model, training.seq_len, padded=training.mask == "padded")
+    if why and training.attention == "flash" and find(tree, ("training", "attention")):
+        windowed = training.mask != "padded" and model.window is not None
+        other = "; flash-2 takes a window" if windowed else ""
+        yield f"training.attention: flash: {why}, so PyTorch runs its efficient kernel{other}"
 
 
 def _never_called(model: ModelConfig, plan: Plan) -> Iterator[str]:

@@ -27,27 +27,28 @@ _BESIDE = (("cluster", "topology"), ("cluster", "gpu"))
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """A file as it was read."""
+    """A file as it was read; not ``whole`` where what it extends could not be."""
 
     tree: Map
     source: str
     directory: Path | None
+    whole: bool = True
 
 
-def read_extended(
-    source: str | Path | Mapping[str, Any], mistakes: Mistakes
-) -> tuple[Map, str, Path | None]:
-    """The tree with its bases merged in, the name that messages give it, and its folder."""
-    file = read_file(source, mistakes)
-    return merged(file, mistakes), file.source, file.directory
+def read_extended(source: str | Path | Mapping[str, Any], mistakes: Mistakes) -> ReadFile:
+    """The file with its bases merged in."""
+    return merged(read_file(source, mistakes), mistakes)
 
 
-def merged(file: ReadFile, mistakes: Mistakes) -> Map:
-    """The tree of ``file`` over those of all that it extends."""
-    tree, below = file.tree, file
+def merged(file: ReadFile, mistakes: Mistakes) -> ReadFile:
+    """The tree of ``file`` over those of all that it extends, as far as they can be read."""
+    tree, below, whole = file.tree, file, True
     chain = [_place(file)]
-    while "extends" in below.tree.items:
+    while whole and "extends" in below.tree.items:
         base = _base(below, mistakes)
+        if base is None:
+            whole = False
+            continue
         again = _place(base) in chain
         chain.append(_place(base))
         if again or len(chain) > MAX_FILES:
@@ -57,7 +58,8 @@ def merged(file: ReadFile, mistakes: Mistakes) -> Map:
             mistakes.raise_any()
         tree = merge(_beside(base, file.directory), cast(Map, remove(tree, ("extends",))))
         below = base
-    return cast(Map, remove(tree, ("extends",)))
+    tree = cast(Map, remove(tree, ("extends",)))
+    return ReadFile(tree, file.source, file.directory, whole)
 
 
 def merge(base: Map, over: Map) -> Map:
@@ -68,7 +70,7 @@ def merge(base: Map, over: Map) -> Map:
     return merge_maps(base, over)
 
 
-def _base(file: ReadFile, mistakes: Mistakes) -> ReadFile:
+def _base(file: ReadFile, mistakes: Mistakes) -> ReadFile | None:
     """The file that ``file`` extends: relative to it, or the name of a packaged scenario."""
     node = file.tree.items["extends"]
     try:
@@ -83,7 +85,7 @@ def _base(file: ReadFile, mistakes: Mistakes) -> ReadFile:
         raise
     except (UserError, ValueError, OSError) as error:
         mistakes.at(file.tree, ("extends",), str(error))
-        raise ScenarioError(mistakes.found) from None
+        return None
 
 
 def read_file(source: str | Path | Mapping[str, Any], mistakes: Mistakes) -> ReadFile:

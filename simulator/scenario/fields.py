@@ -144,12 +144,18 @@ LINE = Kind(check_line, schema={"type": ["string", "number"]})
 
 
 def choice(
-    supported: Iterable[str], later: Iterable[str] = (), *, shown: Iterable[str] = ()
+    supported: Iterable[str],
+    later: Iterable[str] = (),
+    *,
+    shown: Iterable[str] = (),
+    hints: Mapping[str, str] | None = None,
 ) -> Kind:
     """One of ``supported``; what is in ``later`` is known, but not yet carried out.
 
-    ``shown``: the supported ones as a message lists them.
+    ``shown``: the supported ones as a message lists them. ``hints``: what to say of values whose
+    nearest name means something else.
     """
+    aliases = hints or {}
     can = tuple(supported)
     known, listed = (*can, *later), ", ".join(shown or can)
 
@@ -161,12 +167,13 @@ def choice(
             raise NotYetError(f"{shorten(value)}; {allowed}")
         if not isinstance(value, str):
             raise ValueError(f"expected a name, found {kind_of(value)}; {allowed}")
-        raise ValueError(f"unknown value {shorten(value)}; {allowed}{_nearest(value, known)}")
+        hint = aliases.get(value) or near(value, known)
+        raise ValueError(f"unknown value {shorten(value)}; {allowed}{hint}")
 
     return Kind(check, schema={"enum": list(can)})
 
 
-def _nearest(value: str, known: Iterable[str]) -> str:
+def near(value: str, known: Iterable[str]) -> str:
     """The closest name, if any; none for ``on`` or ``no``, whose closest may be the opposite."""
     hint = "" if value in _BOOLEAN_WORDS else did_you_mean(value, known)
     return hint if "did you mean" in hint else ""

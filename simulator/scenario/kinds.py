@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import date
 from typing import Annotated, Any
 
 from pydantic import ValidationInfo
@@ -22,6 +23,7 @@ from simulator.scenario.fields import (
     bound,
     choice,
     kind_of,
+    near,
     number,
     quantity,
     whole,
@@ -69,6 +71,10 @@ def dtypes() -> Kind:
                 f"{framework} cannot run {_sized(value)}; "
                 f"the nearest that it can is {_sized(other)}"
             )
+        if isinstance(value, str) and value not in RECIPES:
+            runs = [name for name in RECIPES if runs_under(name, framework)]
+            text = f"unknown value {shorten(value)}; supported under {framework}: {', '.join(runs)}"
+            raise ValueError(text + near(value, runs))
         return by_name(value)
 
     names = [name for name in RECIPES if any(runs_under(name, each) for each in NEAREST)]
@@ -238,7 +244,12 @@ def check_date(value: object) -> str:
     found = re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?", str(value), re.ASCII)
     if not isinstance(value, str) or found is None:
         raise ValueError(f"expected a date as 2025-03 or 2025-03-14, found {kind_of(value)}")
-    return value if found[2] else f"{value}-01"
+    day = value if found[2] else f"{value}-01"
+    try:
+        date.fromisoformat(day)
+    except ValueError:
+        raise ValueError(f"{value} is no day of the calendar") from None
+    return day
 
 
 Date = Annotated[

@@ -8,13 +8,14 @@ from typing import Any
 
 from simulator.documents.mistakes import Mistakes
 from simulator.documents.node import Map, Origin, Scalar, plain, scalar
+from simulator.errors import ScenarioError
 from simulator.scenario.allocator import resolve_allocator
 from simulator.scenario.catalogue import BuiltIn, Catalogue
 from simulator.scenario.changes import CHANGE, apply_changes, from_python, parse_set
 from simulator.scenario.contract import without_later_keys
 from simulator.scenario.defaults import complete
 from simulator.scenario.effects import warnings_of
-from simulator.scenario.extends import read_extended
+from simulator.scenario.extends import ReadFile, read_extended
 from simulator.scenario.fields import check_line
 from simulator.scenario.frameworks import framework_in
 from simulator.scenario.resolve import (
@@ -27,7 +28,7 @@ from simulator.scenario.scenario import Scenario
 from simulator.scenario.schema import TOP, SoftwareSection
 from simulator.scenario.short_forms import as_text, without_nulls
 from simulator.scenario.validate import validate
-from simulator.scenario.what_if import resolve_what_if
+from simulator.scenario.what_if import changed_documents, resolve_what_if
 
 _NULL_HAS_MEANING = frozenset({("training", "clip_grad_norm")})
 _TEXTS = (("as_of",), *(("software", key) for key in SoftwareSection.model_fields))
@@ -44,11 +45,36 @@ def load(
     ``source``: a path, a packaged name, ``-`` for stdin, or a mapping. ``sets``: changes as
     ``dotted.key=value``. Raises UserError; all mistakes of one file come in one ScenarioError.
     """
-    mistakes = Mistakes()
-    tree, name, directory = read_extended(source, mistakes)
+    mistakes, known = Mistakes(), catalogue or BuiltIn()
+    file = read_extended(source, mistakes)
     changes = [parse_set(text, mistakes) for text in sets]
-    document = apply_changes(tree, changes)
-    return resolve_document(document, name, directory, mistakes, catalogue or BuiltIn())
+    document = apply_changes(file.tree, changes)
+    try:
+        scenario = resolve_document(document, file.source, file.directory, mistakes, known)
+    except ScenarioError as error:
+        alone = [each for each in error.mistakes if file.whole or each.text[:10] != "is missing"]
+        again = Mistakes()
+        again.extend(alone)
+        if not changes:
+            _judge_what_if(document, file, known, again)
+        raise again.error() from None
+    if not changes:
+        _judge_what_if(document, file, known, mistakes)
+        mistakes.raise_any()
+    return scenario
+
+
+def _judge_what_if(document: Map, file: ReadFile, catalogue: Catalogue, mistakes: Mistakes) -> None:
+    """What the entries of ``what_if:`` lead to; what is amiss without them is told already."""
+    told = {str(each) for each in mistakes.found}
+    for key, changed in changed_documents(document, mistakes):
+        try:
+            resolve_document(changed, file.source, file.directory, Mistakes(), catalogue)
+        except ScenarioError as error:
+            for each in error.mistakes:
+                if str(each) not in told and (file.whole or each.text[:10] != "is missing"):
+                    place = Origin(each.source, each.line, each.column)
+                    mistakes.add(place, f"{key}: {each.key}", each.text)
 
 
 def with_changes(

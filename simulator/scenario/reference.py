@@ -69,7 +69,10 @@ def _base(file: ReadFile, mistakes: Mistakes) -> Map:
         mistakes.at(file.tree, ("base",), "expected the name of a scenario, or a scenario")
         mistakes.raise_any()
     assert isinstance(node, Map)
-    return merged(ReadFile(node, file.source, file.directory), mistakes)
+    found = merged(ReadFile(node, file.source, file.directory), mistakes)
+    if not found.whole:
+        mistakes.raise_any()
+    return found.tree
 
 
 def _cases(

@@ -10,7 +10,14 @@ from simulator.lowering.lower import decoder_of
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder
 from simulator.plan.plan import Plan
-from simulator.plan.versions import FSDP2_CAN, NEWEST_TORCH, UNMODELLED, Software
+from simulator.plan.versions import (
+    FSDP2_CAN,
+    NEWEST_TORCH,
+    OLDEST_DATE,
+    OLDEST_TORCH,
+    UNMODELLED,
+    Software,
+)
 from simulator.scenario.frameworks import USUAL
 
 
@@ -44,6 +51,12 @@ def release_warnings(model: ModelConfig, plan: Plan, software: Software) -> Iter
     if software.torch is not None and software.torch > NEWEST_TORCH:
         newest = ".".join(map(str, NEWEST_TORCH))
         yield f"software.torch: FSDP2's rules are those of torch {newest}, the newest that was read"
+    if software.torch is None and software.as_of is not None and software.as_of < OLDEST_DATE:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        yield (
+            f"as_of: FSDP2 came with torch {oldest} on {OLDEST_DATE} and was in nightlies alone "
+            f"before it; its rules are those of {oldest}"
+        )
     if plan.parallelism.fsdp.rules.records_streams and plan.parallelism.world_size > 1:
         yield (
             "software: before torch 2.8 NCCL's process group marks buffers for its own stream: "

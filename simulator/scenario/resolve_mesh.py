@@ -121,7 +121,10 @@ def _dp_axes(
         return known, _rest(known, world, "dp_replicate", tree, mistakes)
     if replicate is None:
         return _rest(shard, world, "dp_shard", tree, mistakes), shard
-    if replicate * shard != world:
+    if replicate * shard != world and section.dp_shard is None:
+        text = f"found {replicate}, but the cluster has {world} GPUs; leave it out to fill them"
+        mistakes.at(tree, ("parallelism", "dp_replicate"), text)
+    elif replicate * shard != world:
         text = f"found {shard}, and dp_replicate × dp_shard = {replicate} × {shard} are "
         hint = "leave one of the two out to fill them"
         where = ("parallelism", "dp_shard")

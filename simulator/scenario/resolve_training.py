@@ -16,6 +16,7 @@ from simulator.plan.precision import casts, narrowest
 from simulator.plan.versions import RULES, Software, default_of, liger_sums_apart
 from simulator.scenario.fine_tuning import check_under_fsdp1, resolve_fine_tuning
 from simulator.scenario.frameworks import USUAL
+from simulator.scenario.kernel import usual_attention, why_efficient
 from simulator.scenario.precision import check_autocast, resolve_precision
 from simulator.scenario.resolve_optimizer import check_in_backward, resolve_optimizer
 from simulator.scenario.schema import CheckpointingSection, OffloadSection, TrainingSection
@@ -28,8 +29,8 @@ _ATTENTION = {
 }
 """``training.attention`` -> what the model's modules call."""
 
-_EAGER_ALONE = ("gemma2", "mpt")
-"""Families whose modules know eager attention only."""
+_EAGER_ALONE = ("gemma2", "gpt_oss", "mpt")
+"""Families whose attention knows eager only."""
 
 
 def resolve_training(
@@ -43,10 +44,12 @@ def resolve_training(
     """One training step; what does not go together joins ``mistakes``."""
     framework = mesh.framework if mesh else USUAL
     precision = resolve_precision(section.precision, framework, tree, mistakes)
-    attention = section.attention or _attention_of(model)
+    forced = why_efficient(model, section.seq_len, padded=is_padded(section)) if model else ""
+    attention = section.attention or usual_attention(model, forced)
     if model is not None:
         if precision is not None:
-            _check_attention(attention, precision, model, framework, tree, mistakes)
+            asked = attention, bool(forced)
+            _check_attention(asked, precision, model, framework, tree, mistakes)
         _check_length(section.seq_len, model, tree, mistakes)
         _check_packing(section.packing, attention, model, tree, mistakes)
         _check_one_token(section, attention, model, tree, mistakes)
@@ -168,35 +171,40 @@ def resolve_offload(
     return section.parameters == "host"
 
 
-def _attention_of(model: ModelConfig | None) -> str:
-    return "eager" if model is not None and model.attention == "eager" else "flash"
+def is_padded(section: TrainingSection) -> bool:
+    """Whether some sequence of a batch may be padded."""
+    return section.packing == "full" or (section.packing == "padded" and section.micro_batch > 1)
 
 
 def _check_attention(
-    attention: str,
+    asked: tuple[str, bool],
     precision: Precision,
     model: ModelConfig,
     framework: str,
     tree: Map,
     mistakes: Mistakes,
 ) -> None:
-    where = ("training", "attention")
+    """``asked``: the attention, and whether flash gives way to the efficient kernel."""
+    (attention, efficient), where = asked, ("training", "attention")
+    if model.family in _EAGER_ALONE and model.style == "hf" and attention != "eager":
+        mistakes.at(tree, where, f"{model.family} has eager attention alone; supported: eager")
     if model.style == "torchtitan" and attention in ("eager", "flash-2"):
         text = f"torchtitan's modules have no {attention} attention; supported: flash, efficient"
         mistakes.at(tree, where, f"{text}, or model.style: hf")
-    if model.style == "hf" and attention == "efficient" and model.kv_heads < model.heads:
+    grouped = model.kv_heads < model.heads and not efficient
+    if model.style == "hf" and attention == "efficient" and grouped:
         text = "PyTorch's efficient kernel takes no grouped heads, and model.style hf passes them "
         mistakes.at(tree, where, f"{text}where there is no mask; supported: flash, eager")
-    if model.family in _EAGER_ALONE and attention != "eager":
-        mistakes.at(tree, where, f"{model.family} has eager attention alone; supported: eager")
     if precision.autocast is not None and model.experts:
         text = "autocast is not supported for routed experts; the nearest is "
         text += "fsdp-mixed" if casts(framework) else "pure-bf16"
         mistakes.at(tree, ("training", "precision"), text)
+    elif attention == "flash" and efficient:
+        return
     elif attention.startswith("flash") and (precision.autocast or precision.compute) is DType.FP32:
         nearest = ", ".join(narrowest(framework))
         text = f"flash attention computes in 16 bits; the nearest that run it: {nearest}"
-        other = "efficient" if model.style == "torchtitan" else "eager"
+        other = "eager" if model.style == "hf" and grouped else "efficient"
         hint = f", or training.attention: {other}"
         mistakes.at(tree, ("training", "precision"), f"{text}{hint}")
 
@@ -295,8 +303,7 @@ def _check_one_token(
 
     Source: ``pack_gqa`` of transformers' integrations/sdpa_attention.py.
     """
-    padded = section.packing == "full" or (section.packing == "padded" and section.micro_batch > 1)
-    masked = padded or model.window == 1
+    masked = is_padded(section) or model.window == 1
     grouped = model.kv_heads < model.heads and model.style == "hf"
     if section.seq_len == 1 and masked and grouped and attention != "eager":
         text = "one token under a mask with grouped heads is not supported; supported: from 2 on, "

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from simulator.documents.mistakes import Mistakes
 from simulator.documents.node import Map, Scalar, leaves, plain
+from simulator.errors import UnsupportedError, UserError
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Plan
 from simulator.plan.versions import Software
@@ -59,6 +61,14 @@ class Scenario:
     directory: Path | None = None
     document: Map = field(repr=False, compare=False)
     complete: Map = field(repr=False, compare=False)
+
+    def located(self, error: UnsupportedError) -> UserError:
+        """``error`` with the place of the key that asked for it, if it names one."""
+        if not error.key:
+            return error
+        mistakes = Mistakes()
+        mistakes.at(self.document, tuple(error.key.split(".")), str(error))
+        return mistakes.error()
 
     @property
     def raw(self) -> dict[str, Any]:

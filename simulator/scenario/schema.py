@@ -193,6 +193,7 @@ class CheckpointingSection(Section):
         choice(
             [*_MODES, *(f"every-{n}" for n in range(2, 129))],
             shown=[*_MODES, "every-2 to every-128"],
+            hints={"every-1": "; every block is full"},
         ),
     ] = "none"
     early_stop: Flag = True

@@ -47,10 +47,12 @@ class Sections:
 
 def validate(tree: Map, context: Mapping[str, Any], mistakes: Mistakes) -> Sections:
     """The sections of ``tree`` that are valid; what is wrong joins ``mistakes``."""
-    known = {*TOP, "what_if", *SECTIONS, *later_keys(())}
+    honoured = {*TOP, "what_if", *SECTIONS}
+    known = honoured | later_keys(())
     for key in tree.items:
         if key not in known:
-            mistakes.at(tree, (key,), f"unknown key{did_you_mean(key, sorted(known))}", of_key=True)
+            nearest = did_you_mean(key, sorted(known), listed=sorted(honoured))
+            mistakes.at(tree, (key,), f"unknown key{nearest}", of_key=True)
     return Sections(**{name: _section(tree, name, context, mistakes) for name in SECTIONS})
 
 
@@ -77,8 +79,10 @@ def _translate(tree: Map, path: tuple[str, ...], error: Any, mistakes: Mistakes)
     reason = error.get("ctx", {}).get("error")
     match error["type"]:
         case "extra_forbidden":
-            known = sorted({*section_paths()[path[:-1]].model_fields, *later_keys(path[:-1])})
-            mistakes.at(tree, path, f"unknown key{did_you_mean(path[-1], known)}", of_key=True)
+            honoured = section_paths()[path[:-1]].model_fields
+            known = sorted({*honoured, *later_keys(path[:-1])})
+            nearest = did_you_mean(path[-1], known, listed=sorted(honoured))
+            mistakes.at(tree, path, f"unknown key{nearest}", of_key=True)
         case "missing":
             mistakes.at(tree, path, "is missing")
         case "value_error" if isinstance(reason, NotYetError):

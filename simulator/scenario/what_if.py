@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from simulator.documents.mistakes import Mistakes
-from simulator.documents.node import Map, Node, Scalar, Sequence, plain
+from simulator.documents.node import Map, Node, Scalar, Sequence, find, plain, remove
+from simulator.errors import UserError
+from simulator.scenario.changes import apply_changes
 from simulator.scenario.fields import check_line, kind_of
 
 LATER = ("rank", "compute", "link", "rate")
@@ -24,7 +27,7 @@ class WhatIf:
 def resolve_what_if(tree: Map, mistakes: Mistakes) -> tuple[WhatIf, ...]:
     """The entries of ``what_if:`` whose form is right; the rest joins ``mistakes``.
 
-    Their changes are validated when they are made.
+    What their changes lead to is judged by ``loading.load``.
     """
     node = tree.items.get("what_if")
     if node is None:
@@ -35,6 +38,22 @@ def resolve_what_if(tree: Map, mistakes: Mistakes) -> tuple[WhatIf, ...]:
         return ()
     found = [_entry(each, number, mistakes) for number, each in enumerate(node.items)]
     return tuple(entry for entry in found if entry is not None)
+
+
+def changed_documents(document: Map, mistakes: Mistakes) -> Iterator[tuple[str, Map]]:
+    """What ``document`` becomes under each entry, with the entry's key.
+
+    Values keep the place where the entry has them. A key that is no dotted one joins ``mistakes``.
+    """
+    entries = document.items.get("what_if")
+    base = cast(Map, remove(document, ("what_if",)))
+    for number, entry in enumerate(entries.items if isinstance(entries, Sequence) else ()):
+        changes, key = find(entry, ("set",)), f"what_if[{number}].set"
+        if isinstance(changes, Map) and changes.items:
+            try:
+                yield key, apply_changes(base, changes.items.items())
+            except UserError as error:
+                mistakes.add(changes.origin, key, str(error))
 
 
 def _entry(node: Node, number: int, mistakes: Mistakes) -> WhatIf | None:

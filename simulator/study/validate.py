@@ -11,6 +11,9 @@ from simulator.study.cases import Case, Skip, held_against, missed
 from simulator.study.errors_of import Summary, summaries
 from simulator.trace.result import summarise
 
+UNMEASURED = "has no measured:"
+"""Why a scenario is skipped that has nothing to be held against."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
@@ -53,7 +56,7 @@ def validate(scenarios: Mapping[str, Scenario | Inexpressible]) -> Validation:
         if isinstance(scenario, Inexpressible):
             found += missed(name, scenario.measured, scenario.why)
         elif scenario.measured is None:
-            found.append(Skip(id=name, why="has no measured:"))
+            found.append(Skip(id=name, why=UNMEASURED))
         else:
             found += held_against(name, scenario.measured, summarise(run(scenario)))
     cases = tuple(entry for entry in found if isinstance(entry, Case))

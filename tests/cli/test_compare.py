@@ -71,7 +71,8 @@ def test_a_what_if_that_is_wrong_is_told_before_anything_runs(dryfit: Dryfit, ti
     tiny.write_text(TINY + "what_if: [{name: odd, set: {training.micro_bach: 2}}]\n")
     outcome = dryfit("run", tiny, "--what-if")
     assert (outcome.code, outcome.out) == (2, "")
-    assert "what_if 'odd': training.micro_bach: unknown key" in outcome.err
+    assert f"{tiny}:6:" in outcome.err
+    assert "what_if[0].set: training.micro_bach: unknown key" in outcome.err
 
 
 def test_every_run_says_what_it_warns_of(dryfit: Dryfit, tiny: Path) -> None:

@@ -159,3 +159,22 @@ def test_a_terminal_gets_colour_unless_it_says_no(tiny: Path, no_colour: str) ->
     os.close(leader)
     assert process.returncode == 0
     assert (b"\x1b[" in text) is not bool(no_colour)
+
+
+def test_what_a_killed_run_left_is_removed(dryfit: Dryfit, tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    old, fresh = (out / f".dryfit-{digit * 16}.png" for digit in "01")
+    for path in (old, fresh):
+        path.touch()
+    os.utime(old, (0, 0))
+    assert dryfit("run", tiny, "--memory-only", "--out", out).code == 0
+    assert not old.exists()
+    assert fresh.exists()
+
+
+def test_a_key_is_set_once(dryfit: Dryfit, tiny: Path) -> None:
+    twice = ("--set", "training.seq_len=64", "--set", "training.seq_len=128")
+    outcome = dryfit("run", tiny, *twice)
+    assert outcome.code == 2
+    assert "'training.seq_len' is given 2 times" in outcome.err

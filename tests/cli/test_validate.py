@@ -107,6 +107,8 @@ def test_a_wrong_fits_verdict_is_out_of_bounds(dryfit: Dryfit, tmp_path: Path) -
 def test_a_file_without_measurements_is_skipped(dryfit: Dryfit, tiny: Path) -> None:
     outcome = dryfit("validate", tiny, "--json")
     assert outcome.json["skipped"] == [{"id": "tiny", "why": "has no measured:"}]
+    assert outcome.code == 1
+    assert "nothing was compared" in outcome.err
 
 
 def test_files_of_one_name_stay_apart(dryfit: Dryfit, tiny: Path, tmp_path: Path) -> None:

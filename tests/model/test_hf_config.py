@@ -37,17 +37,21 @@ def test_a_config_is_the_preset_of_its_model() -> None:
 def test_every_missing_key_is_named() -> None:
     with pytest.raises(UserError, match="lacks n_embd, n_head, n_layer, vocab_size, n_positions"):
         from_hf_config({"model_type": "gpt2"})
-    with pytest.raises(UserError, match="'gemma2' lacks hidden_size, num_attention_heads"):
+    with pytest.raises(UserError, match="'gemma2': it lacks hidden_size, num_attention_heads"):
         from_hf_config({"model_type": "gemma2"})
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model_type": "qwen4"}, "'qwen4' is not supported; did you mean 'qwen[23]'"),
+        ({"model_type": "qwen4"}, "'qwen4' is not supported; known: llama, mistral"),
         ({"hidden_act": "gelu_fats"}, "hidden_act: 'gelu_fats' .*; did you mean 'gelu_fast'"),
         ({"use_sliding_window": True}, "use_sliding_window: True is not supported"),
         ({"_attn_implementation": "flex_attention"}, "'sdpa' or 'eager' is"),
+        ({"architectures": ["Qwen3ForSequenceClassification"]}, "architectures: 'Qwen3ForSeq"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config: weights"),
+        ({"rope_scaling": {"type": "lineer"}}, "rope_type 'lineer' .*; did you mean 'linear'"),
+        ({"rope_parameters": {"rope_type": "llama4"}}, "did you mean 'llama3'"),
     ],
 )
 def test_what_is_not_supported_is_refused(changes: dict[str, Any], words: str) -> None:
@@ -81,3 +85,16 @@ def test_defaults_are_the_classes_own() -> None:
     assert PRESETS["gpt-neox-20b"].activation == "gelu_fast"
     newer = {"rope_parameters": {"partial_rotary_factor": 0.75}}
     assert from_hf_config(neox | newer).rotary_fraction == 0.75
+
+
+def test_a_class_of_another_model_is_no_class_of_this_one() -> None:
+    with pytest.raises(UserError, match="'MistralForCausalLM' is none of model_type 'qwen3'"):
+        from_hf_config(QWEN3 | {"architectures": ["MistralForCausalLM"]})
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    wrong = {"hidden_size": -1, "vocab_size": "many", "hidden_act": "?", "num_hidden_layers": None}
+    with pytest.raises(UserError) as caught:
+        from_hf_config(QWEN3 | wrong)
+    for key in ("num_hidden_layers", "hidden_size: -1", "vocab_size: 'many'", "hidden_act: '?'"):
+        assert key in str(caught.value)

@@ -389,3 +389,25 @@ def test_torchtitan_of_mid_2024_casts_and_keeps_its_logits(load_text: Load) -> N
     liger = ["training.loss=fused-linear"]
     assert load_text(TINY, [*liger, "as_of=2025-12"]).plan.training.fused_linear_sums_apart
     assert not load_text(TINY, liger).plan.training.fused_linear_sums_apart
+
+
+def test_the_kernel_that_runs_is_the_one_that_is_told(load_text: Load) -> None:
+    """Mistral's window of 4,096 comes with a mask; transformers then copies keys to all heads."""
+    sets = ["model=mistral-7b", "training={seq_len: 8192, micro_batch: 1}"]
+    usual = load_text(TINY, sets)
+    assert usual.resolved["training"]["attention"] == "efficient"
+    assert usual.warnings == ()
+    asked = load_text(TINY, [*sets, "training.attention=efficient"])
+    (warning,) = load_text(TINY, [*sets, "training.attention=flash"]).warnings
+    assert "a window of 4,096 comes with a mask" in warning
+    assert decoder_of(asked.model, asked.plan) == decoder_of(usual.model, usual.plan)
+    short = load_text(TINY, [*sets, "training.seq_len=4095"])
+    assert short.resolved["training"]["attention"] == "flash"
+    with pytest.raises(ScenarioError, match="takes no grouped heads"):
+        load_text(TINY, [*sets, "training.seq_len=4095", "training.attention=efficient"])
+
+
+def test_before_fsdp2_was_released_its_rules_are_those_of_its_release(load_text: Load) -> None:
+    assert any("in nightlies alone" in each for each in load_text(TINY, ["as_of=2024-07"]).warnings)
+    warnings = load_text(TINY, ["as_of=2024-08"]).warnings
+    assert not any("in nightlies alone" in each for each in warnings)

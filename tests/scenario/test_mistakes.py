@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
 from simulator.errors import ScenarioError, UnknownNameError, UserError
 from simulator.hardware.topologies import MAX_NODES
+from simulator.run import run
+from simulator.scenario import load
 from simulator.scenario.json_schema import scenario_schema
 from tests.scenario.conftest import TINY, Load
 
@@ -245,3 +248,63 @@ def test_errors_cross_process_borders(load_text: Load) -> None:
 
 def test_mistakes_are_the_users(load_text: Load) -> None:
     assert issubclass(ScenarioError, UserError)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("training.optimizer=AdamW", "did you mean 'adamw'?"),
+        ("training.activation_checkpointing=every-1", "every block is full"),
+        ("training.precision=bf16-mixd", "supported under fsdp2: "),
+        ("parallelism.fsdp.wrap=[outputs]", "gets no unit of its own"),
+        ("as_of=2024-02-30", "2024-02-30 is no day of the calendar"),
+        ("training.attention=flash", "gpt_oss has eager attention alone; supported: eager"),
+    ],
+)
+def test_what_is_nearest_can_be_had(load_text: Load, setting: str, words: str) -> None:
+    model = ["model=gpt-oss-20b"] if "attention" in setting else []
+    with pytest.raises(ScenarioError) as caught:
+        load_text(TINY, [*model, setting])
+    assert words in str(caught.value)
+    assert "'bf16-mixed-master'" not in str(caught.value)
+
+
+def test_one_axis_is_blamed_for_what_it_says(load_text: Load) -> None:
+    sets = ["parallelism.framework=ddp", "parallelism.dp_replicate=3"]
+    with pytest.raises(ScenarioError) as caught:
+        load_text(TINY, sets)
+    assert [each.key for each in caught.value.mistakes] == ["parallelism.dp_replicate"]
+
+
+def test_a_wrong_extends_hides_no_other_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("extends: {}\ntraining: {seq_len: -1, micro_batch: 1}\n")
+    with pytest.raises(ScenarioError) as caught:
+        load(path)
+    assert {each.key for each in caught.value.mistakes} == {"extends", "training.seq_len"}
+
+
+def test_what_if_is_held_against_the_schema_with_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    entries = "[{set: {training.micro_bach: 2}}, {set: {training.seq_len: 0}}, {set: {a..b: 1}}]"
+    path.write_text(f"{TINY}what_if: {entries}\nexpect: {{fit: true}}\n")
+    with pytest.raises(ScenarioError) as caught:
+        load(path)
+    found = {each.key: each.line for each in caught.value.mistakes}
+    assert found == {
+        "expect.fit": 7,
+        "what_if[0].set: training.micro_bach": 6,
+        "what_if[1].set: training.seq_len": 6,
+        "what_if[2].set": 6,
+    }
+
+
+def test_an_error_of_the_lowering_has_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    text = TINY.replace(
+        "{framework: fsdp2}", "{framework: fsdp2, fsdp: {reshard_after_forward: 2}}"
+    )
+    freezing = "micro_batch: 1, fine_tuning: {freeze: [embed, layers.0]}}"
+    path.write_text(text.replace("micro_batch: 1}", freezing))
+    with pytest.raises(ScenarioError, match=r"s\.yaml:4:.*fsdp\.reshard_after_forward: 2 is not"):
+        run(load(path))

@@ -14,6 +14,7 @@ from simulator.model.families.hf.gpt2 import hf_gpt2
 from simulator.model.families.hf.gpt_neox import hf_gpt_neox
 from simulator.model.families.hf.gpt_oss import hf_gpt_oss
 from simulator.model.families.hf.llama import hf_llama
+from simulator.model.families.hf.masks import is_masked
 from simulator.model.families.hf.mixtral import hf_mixtral
 from simulator.model.families.hf.mpt import hf_mpt
 from simulator.model.families.hf.phi3 import hf_phi3
@@ -48,7 +49,7 @@ def _by_style(config: ModelConfig, shape: Shape) -> Decoder:
     if writer is not None:
         if config.style == "torchtitan":
             _refuse_hf_settings(config, shape)
-        elif config.attention == "efficient" and config.kv_heads < config.heads:
+        elif _takes_no_grouped_heads(config, shape):
             raise UnsupportedError(
                 "style 'hf' with attention: 'efficient' is not supported with grouped heads, which "
                 "that kernel does not take: 'sdpa' picks it where a mask repeats them"
@@ -64,6 +65,12 @@ def _by_style(config: ModelConfig, shape: Shape) -> Decoder:
         f"family {config.family!r} in style {config.style!r} is not supported; "
         f"its styles: {', '.join(styles)}"
     )
+
+
+def _takes_no_grouped_heads(config: ModelConfig, shape: Shape) -> bool:
+    """transformers copies keys and values to all heads where there is a mask."""
+    grouped = config.kv_heads < config.heads and not is_masked(config, shape)
+    return grouped and config.attention == "efficient"
 
 
 def _refuse_hf_settings(config: ModelConfig, shape: Shape) -> None:

@@ -93,7 +93,8 @@ def _attention(b: GraphBuilder, x: int, config: ModelConfig) -> int:
         q, k = rotate(b, q, k)
         if config.attention == "efficient" and not config.kv_expand:
             raise UnsupportedError(
-                "the efficient kernel takes all heads alone: set kv_expand: true"
+                "the efficient kernel takes all heads alone: set kv_expand: true",
+                key="training.attention",
             )
         with b.part("core_attn"):
             if config.kv_expand:

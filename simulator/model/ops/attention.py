@@ -62,7 +62,8 @@ def flash_attention(b: GraphBuilder, q: int, k: int, v: int, name: str) -> int:
     if head_dim > FLASH_MAX_HEAD_DIM:
         raise UnsupportedError(
             f"flash attention runs heads of up to {FLASH_MAX_HEAD_DIM}, and these have {head_dim}: "
-            "PyTorch would fall back to the math path, which is not yet supported"
+            "PyTorch would fall back to the math path, which is not yet supported",
+            key="training.attention",
         )
     statistics = {
         "logsumexp": ((batch, heads, seq), DType.FP32),

@@ -98,5 +98,6 @@ def _check_rows(name: str, itemsize: int, widths: tuple[int, ...]) -> None:
         if width * itemsize % ALIGNMENT:
             raise UnsupportedError(
                 f"{name}: grouped_mm needs rows of a multiple of {ALIGNMENT} bytes, and {width} "
-                "features make none; experts_implementation: eager runs them one by one"
+                "features make none; experts_implementation: eager runs them one by one",
+                key="model.experts_implementation",
             )

@@ -43,7 +43,8 @@ class Hooks:
         ):
             raise UnsupportedError(
                 f"precision.fp8: {FP8_GATHERED!r} is not supported on one rank, with offloaded "
-                "parameters or with reshard_after_forward: int; use 'tensorwise'"
+                "parameters or with reshard_after_forward: int; use 'tensorwise'",
+                key="training.precision.fp8",
             )
 
     def _refuse_what_no_backward_frees(self, plan: Plan) -> None:
@@ -54,17 +55,23 @@ class Hooks:
             if unit.kind.wrapped and not unit.kind.graph.has_backward and self.reshards(unit.kind)
         ]
         accumulates = plan.training.grad_accum > 1
-        for asked, key in (
-            (any(self.kept(kind) is not None for kind in unreached), "reshard_after_forward: int"),
+        for asked, key, value in (
+            (
+                any(self.kept(kind) is not None for kind in unreached),
+                "reshard_after_forward",
+                self.options.reshard_after_forward,
+            ),
             (
                 bool(unreached) and accumulates and not self.options.reshard_after_backward,
-                "reshard_after_backward: false",
+                "reshard_after_backward",
+                "false",
             ),
         ):
             if asked:
                 raise UnsupportedError(
-                    f"fsdp.{key} is not supported with frozen modules that no backward reaches "
-                    f"({unreached[0].fqn}); use true, or train the embedding"
+                    f"{value} is not supported with frozen modules that no backward reaches "
+                    f"({unreached[0].fqn}); use true, or train the embedding",
+                    key=f"parallelism.fsdp.{key}",
                 )
 
     def group(self, kind: Kind, role: str = "own") -> Group:

@@ -32,14 +32,20 @@ def refuse_conversions(b: GraphBuilder) -> None:
         UnsupportedError: autocast, float8 linears, a 4-bit base, or adapters beside all linears.
     """
     tuning = b.tuning
-    for what, asked in (
-        ("autocast", b.autocast is not None),
-        ("float8 linears", bool(b.float8)),
-        ("a 4-bit base", tuning is not None and tuning.base is not None),
-        ("adapters beside every linear", b.adapters_of("mlp.experts") is not None),
+    for what, key, asked in (
+        ("autocast", "precision", b.autocast is not None),
+        ("float8 linears", "precision.fp8", bool(b.float8)),
+        ("a 4-bit base", "fine_tuning.base", tuning is not None and tuning.base is not None),
+        (
+            "adapters beside every linear",
+            "fine_tuning.targets",
+            b.adapters_of("mlp.experts") is not None,
+        ),
     ):
         if asked:
-            raise UnsupportedError(f"routed experts with {what} are not supported")
+            raise UnsupportedError(
+                f"routed experts with {what} are not supported", key=f"training.{key}"
+            )
 
 
 def routed_experts(b: GraphBuilder, config: ModelConfig, x: int, weights: int, choices: int) -> int:

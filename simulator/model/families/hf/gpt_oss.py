@@ -42,7 +42,10 @@ def hf_gpt_oss(config: ModelConfig, shape: Shape) -> Decoder:
             f"gpt-oss with attention {config.attention!r} is not supported: sinks need 'eager'"
         )
     if config.experts_implementation != "grouped_mm":
-        raise UnsupportedError("gpt-oss with experts one by one is not supported, grouped_mm is")
+        raise UnsupportedError(
+            "gpt-oss with experts one by one is not supported, grouped_mm is",
+            key="model.experts_implementation",
+        )
     return Family(
         start=_start,
         block=_block(FULL),
