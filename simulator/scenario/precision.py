@@ -26,6 +26,14 @@ BY_HAND = "by hand"
 _STORED = {name: dtype for name, dtype in SHORT_NAMES.items() if dtype is not DType.FP8}
 _SHORT = {dtype: name for name, dtype in SHORT_NAMES.items()}
 
+_TE = "Transformer Engine's linears, which keep their weights in float8 as well,"
+_BLOCKS = "operands with a scale for each block"
+_OTHER_FP8 = {
+    **dict.fromkeys(("te", "te-delayed", "te-current", "delayed", "current"), _TE),
+    **dict.fromkeys(("mxfp8", "nvfp4", "blockwise"), _BLOCKS),
+}
+"""Ways to multiply in few bits that are not modelled, and what is said of each."""
+
 
 def spelled_out(recipe: str) -> dict[str, str | bool]:
     """A recipe as the map that means the same.
@@ -177,6 +185,10 @@ class _Asked:
             self.wrong("fp8", f"{self.framework} gathers nothing in float8; use tensorwise")
         if found is None or (isinstance(found, str) and found in FP8):
             return found
+        if isinstance(found, str) and found in _OTHER_FP8:
+            text = f"{_OTHER_FP8[found]} are not yet supported; the nearest is tensorwise"
+            self.wrong("fp8", text)
+            return None
         near = did_you_mean(found, FP8) if isinstance(found, str) else ""
         self.wrong("fp8", f"expected one of {', '.join(FP8)}, found {kind_of(found)}{near}")
         return None

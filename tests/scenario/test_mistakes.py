@@ -101,6 +101,8 @@ def test_what_is_missing_is_named(load_text: Load) -> None:
             "training.precision={compute: bf16, fp8: rowwise}",
             "set compile: block, or use tensorwise",
         ),
+        ("training.precision={fp8: te-delayed}", "not yet supported; the nearest is tensorwise"),
+        ("training.precision={fp8: mxfp8}", "a scale for each block are not yet supported"),
         ("training.precision={compute: bf16, fp8: tensorwide}", "did you mean 'tensorwise'?"),
         ("training.attention=eager", "torchtitan's modules have no eager attention"),
         ("training.attention=math", "not yet supported in this version"),
