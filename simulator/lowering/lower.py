@@ -64,6 +64,7 @@ def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
             chunks=training.loss_chunks,
             upcasts=training.model_upcasts,
             sums_apart=training.fused_linear_sums_apart,
+            compiles=training.compile != "none" and config.style == "torchtune",
         ),
         mask=training.mask,
         mixed=mixed,

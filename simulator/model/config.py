@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class ModelConfig:
     """Architecture of one model.
 
-    ``style`` says whose modules run (``torchtitan`` or ``hf``, Hugging Face transformers), hence
+    ``style`` says whose modules run (``torchtitan``, ``torchtune`` or ``hf``, transformers'), hence
     what autograd keeps. torchtitan's: ``rms_norm`` is ``fused`` (aten::_fused_rms_norm, torch >=
     2.9 on CUDA) or ``composite``; ``kv_expand``: k and v are copied to all heads before attention
     (False: the kernel takes grouped heads natively).

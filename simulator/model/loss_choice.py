@@ -11,7 +11,7 @@ class LossChoice:
 
     ``upcasts``: the model's own forward casts its logits to fp32. ``sums_apart``: the fused linear
     loss multiplies each chunk's weight gradient apart before it adds it. ``cuts_logits``: the head
-    is called once, and its logits are cut.
+    is called once, and its logits are cut. ``compiles``: the loss of each chunk is compiled.
     """
 
     name: str = "eager"
@@ -19,6 +19,7 @@ class LossChoice:
     upcasts: bool = False
     sums_apart: bool = False
     cuts_logits: bool = False
+    compiles: bool = False
 
 
 EAGER = LossChoice()

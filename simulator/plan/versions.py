@@ -107,6 +107,15 @@ LAUNCHERS: dict[str, Rule | str | None] = {
 }
 """Settings of PyTorch's allocator that each launcher leaves; None: the job's own script decides."""
 
+TORCHTUNE_NORM = Rule(
+    before="narrow",
+    since="composite",
+    torch=(2, 6),
+    date="2024-12-20",
+    change="torchtune 0.5: RMSNorm calls F.rms_norm in fp32",
+)
+"""Where torchtune's RMSNorm casts: before it weighs (narrow) or after."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fsdp2Rules:

@@ -11,7 +11,7 @@ from simulator.documents.mistakes import Mistakes
 from simulator.documents.node import Map, Plain, origin_of
 from simulator.errors import UserError
 from simulator.model.config import ModelConfig
-from simulator.plan.versions import Software, default_of
+from simulator.plan.versions import TORCHTUNE_NORM, Software, default_of
 from simulator.scenario.catalogue import Catalogue
 from simulator.scenario.schema import ModelSection
 from simulator.scenario.special_shapes import LATENT, check_special, first_given, special_of
@@ -55,6 +55,9 @@ def resolve_model(
     norm, norm_word = default_of("model.rms_norm", software)
     if config.style == "torchtitan" and "rms_norm" not in given:
         config = dataclasses.replace(config, rms_norm=str(norm))
+    if config.style == "torchtune":
+        norm = TORCHTUNE_NORM.value(software)
+        config = dataclasses.replace(config, rms_norm=str(norm), kv_expand=True)
     config = _shape(config, base, given, tree, mistakes)
     check_special(base, config, given, tree, mistakes)
     config = _dropout(config, section.dropout, tree, mistakes)
@@ -153,9 +156,9 @@ def _dropout(
     """Every dropout that the family has, where one is given."""
     if given is None:
         return config
-    if config.style == "torchtitan":
+    if config.style != "hf":
         if given:
-            text = "torchtitan's modules have no dropout; allowed: 0, or style: hf"
+            text = f"{config.style}'s modules have no dropout; allowed: 0, or style: hf"
             mistakes.at(tree, ("model", "dropout"), text)
         return config
     return dataclasses.replace(

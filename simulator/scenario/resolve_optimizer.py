@@ -58,8 +58,9 @@ def check_in_backward(
     if not section.optimizer.in_backward:
         return
     where = (*PATH, "in_backward")
-    if mesh and mesh.framework != "fsdp2":
-        mistakes.at(tree, where, f"not yet supported with {mesh.framework}; supported: fsdp2")
+    if mesh and mesh.framework not in ("fsdp2", "single"):
+        text = f"not yet supported with {mesh.framework}; supported: fsdp2, single"
+        mistakes.at(tree, where, text)
     if section.clip_grad_norm is not None:
         mistakes.at(tree, where, "leaves no gradients to clip; leave out clip_grad_norm")
     if precision is not None and precision.loss_scaling:

@@ -188,8 +188,8 @@ def _check_attention(
     (attention, efficient), where = asked, ("training", "attention")
     if model.family in _EAGER_ALONE and model.style == "hf" and attention != "eager":
         mistakes.at(tree, where, f"{model.family} has eager attention alone; supported: eager")
-    if model.style == "torchtitan" and attention in ("eager", "flash-2"):
-        text = f"torchtitan's modules have no {attention} attention; supported: flash, efficient"
+    if model.style != "hf" and attention in ("eager", "flash-2"):
+        text = f"{model.style}'s modules have no {attention} attention; supported: flash, efficient"
         mistakes.at(tree, where, f"{text}, or model.style: hf")
     grouped = model.kv_heads < model.heads and not efficient
     if model.style == "hf" and attention == "efficient" and grouped:
@@ -291,8 +291,8 @@ def _check_packing(
     if attention == "flash-2" and packing != "packed":
         text = "flash-2 with padding, which it leaves out, is not yet supported; supported: packed"
         mistakes.at(tree, ("training", "packing"), text)
-    if packing != "packed" and model.style == "torchtitan":
-        text = f"torchtitan's modules take no mask of padding, so {packing!r} has no effect; "
+    if packing != "packed" and model.style != "hf":
+        text = f"{model.style}'s modules take no mask of padding, so {packing!r} has no effect; "
         mistakes.at(tree, ("training", "packing"), f"{text}supported: packed, or model.style: hf")
 
 

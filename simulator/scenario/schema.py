@@ -84,7 +84,7 @@ class ModelSection(Section):
     rope_head_dim: Annotated[int, whole(2, 65_536)] | None = None
     v_head_dim: Annotated[int, whole(1, 65_536)] | None = None
     window: Annotated[int, whole(1, 2**24)] | None = None
-    style: Annotated[str, choice(["torchtitan", "hf"], ["megatron"])] | None = None
+    style: Annotated[str, choice(["torchtitan", "torchtune", "hf"], ["megatron"])] | None = None
     rms_norm: Annotated[str, choice(["fused", "composite"])] | None = None
     kv_expand: Flag | None = None
     dropout: Annotated[float, number(0, 0.999)] | None = None

@@ -228,7 +228,7 @@ def test_it_lowers(name: str, checkpointing: str) -> None:
 def test_unknown_styles_and_settings_are_refused_by_name() -> None:
     shape = Shape(batch=1, seq=8, dtype=DType.BF16)
     llama, qwen = PRESETS["llama-3.1-8b"], PRESETS["qwen2.5-7b"]
-    with pytest.raises(UnsupportedError, match="its styles: torchtitan, hf"):
+    with pytest.raises(UnsupportedError, match="its styles: torchtitan, torchtune, hf"):
         FAMILIES["llama"](replace(llama, style="megatron"), shape)
     with pytest.raises(UnsupportedError, match="'qwen2' in style 'torchtitan'"):
         FAMILIES["qwen2"](replace(qwen, style="torchtitan"), shape)

@@ -63,6 +63,27 @@ def test_savings_of_fms(option: str) -> None:
     assert ours == pytest.approx(saved, rel=1 / 3)
 
 
+TUNE = "torchtune-3b-ladder"
+LADDER = ["packed", "compile", "chunked", "checkpointing", "optimizer-in-backward"]
+
+
+@pytest.mark.parametrize("row", range(1, len(LADDER)))
+def test_savings_of_torchtunes_ladder(row: int) -> None:
+    """Each row adds one option; no block is marked on one GPU, so active is what is allocated."""
+    more, less = (f"tune-3b-{name}" for name in LADDER[row - 1 : row + 1])
+    saved = measured(TUNE, more) - measured(TUNE, less)
+    ours = memory(TUNE, more).peak_allocated_bytes - memory(TUNE, less).peak_allocated_bytes
+    assert saved > 0
+    assert ours == pytest.approx(saved, rel=1 / 3)
+
+
+@pytest.mark.parametrize("name", LADDER)
+def test_peaks_of_torchtunes_ladder(name: str) -> None:
+    """The widest is a tied head under checkpointing: what the summed gradients need."""
+    peak = measured(TUNE, f"tune-3b-{name}")
+    assert memory(TUNE, f"tune-3b-{name}").peak_allocated_bytes == pytest.approx(peak, rel=0.021)
+
+
 def test_a_chunked_loss_saves_as_much_as_torchtitan_saw() -> None:
     """Both are reserved there and allocated here; the difference is one of activations."""
     file = "torchtitan-fsdp2-eager"

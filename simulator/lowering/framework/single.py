@@ -20,22 +20,25 @@ from simulator.lowering.framework.hooks import (
     Round,
 )
 from simulator.lowering.framework.micro import MicroStep
+from simulator.lowering.optimizer.in_backward import InBackward, in_backward
 from simulator.lowering.shards import Shard, alloc_shards, shards_of, trained
 from simulator.lowering.units import Kind, Unit
 from simulator.lowering.writer import BlockWriter
 from simulator.plan.plan import Plan
-from simulator.program.instructions import Category
+from simulator.program.instructions import Category, Stream
 
 
 class Single:
     """No hooks at all."""
 
     resident = frozenset({"shard"})
+    _optimizer: InBackward | None = None
 
     def __init__(self, plan: Plan, units: Sequence[Unit]) -> None:
         if plan.parallelism.world_size > 1:
             raise UnsupportedError("framework 'single' trains on one GPU: use ddp or fsdp2")
         self.plan, self._units = plan, units
+        self._optimizer = in_backward(plan)
 
     def shards(self, kind: Kind) -> tuple[Shard, ...]:
         """The weights themselves."""
@@ -68,9 +71,19 @@ class Single:
     def backward(self, unit: int, micro: MicroStep, step: int) -> Backward:
         """Gradients stay, or are added to those of the micro-steps before."""
         kind = self._units[unit].kind
+        if self._optimizer is not None:
+            step_one = partial(self._step, kind=kind, first=micro.births)
+            return Backward(accumulated=step_one, key=("steps", micro.births))
         if micro.later:
             return Backward(existing=partial(gradients_of, kind=kind), key=("adds",))
         return Backward(after=keep, left="gradient")
+
+    def _step(self, w: BlockWriter, name: str, slot: int, kind: Kind, *, first: bool) -> None:
+        """The hook of one parameter: its step, and its gradient goes."""
+        assert self._optimizer is not None
+        (shard,) = (each for each in self.shards(kind) if each.weight.name == name)
+        self._optimizer.step(w, shard, Stream.COMPUTE, "own", first=first)
+        w.free(slot)
 
     def end_backward(self, micro: MicroStep, step: int) -> Hook:
         """Nothing."""
@@ -85,8 +98,9 @@ class Single:
         return ONE_ROUND
 
     def zero_grad(self, w: BlockWriter, kind: Kind) -> None:
-        """Each gradient goes."""
-        w.free_all(gradients_of(w, kind).values())
+        """Each gradient goes, unless its own hook has dropped it."""
+        if self._optimizer is None:
+            w.free_all(gradients_of(w, kind).values())
 
     def end_step(self, w: BlockWriter) -> None:
         """Nothing."""

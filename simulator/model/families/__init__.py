@@ -19,12 +19,14 @@ from simulator.model.families.hf.mixtral import hf_mixtral
 from simulator.model.families.hf.mpt import hf_mpt
 from simulator.model.families.hf.phi3 import hf_phi3
 from simulator.model.families.llama import llama
+from simulator.model.families.torchtune import torchtune_llama
 from simulator.model.requires_grad import with_required_gradients
 
 Writer = Callable[[ModelConfig, Shape], Decoder]
 
 WRITERS: dict[tuple[str, str], Writer] = {
     ("llama", "torchtitan"): llama,
+    ("llama", "torchtune"): torchtune_llama,
     ("llama", "hf"): hf_llama,
     ("mistral", "hf"): hf_llama,
     ("qwen2", "hf"): hf_llama,
@@ -47,7 +49,7 @@ WRITERS: dict[tuple[str, str], Writer] = {
 def _by_style(config: ModelConfig, shape: Shape) -> Decoder:
     writer = WRITERS.get((config.family, config.style))
     if writer is not None:
-        if config.style == "torchtitan":
+        if config.style != "hf":
             _refuse_hf_settings(config, shape)
         elif _takes_no_grouped_heads(config, shape):
             raise UnsupportedError(
@@ -74,20 +76,24 @@ def _takes_no_grouped_heads(config: ModelConfig, shape: Shape) -> bool:
 
 
 def _refuse_hf_settings(config: ModelConfig, shape: Shape) -> None:
-    """torchtitan's modules have no dropout, tied embeddings, window, mask or eager attention."""
+    """torchtitan's modules have no dropout, tied embeddings, window, mask or eager attention.
+
+    torchtune's have the tied embeddings.
+    """
+    style = config.style
     if shape.mask != "none":
-        raise UnsupportedError("style 'torchtitan' takes no mask of padding; style 'hf' does")
+        raise UnsupportedError(f"style {style!r} takes no mask of padding; style 'hf' does")
     for key, known in (
         ("dropout", (0.0,)),
         ("embedding_dropout", (0.0,)),
         ("attention_dropout", (0.0,)),
-        ("tied", (False,)),
+        ("tied", (False, style == "torchtune")),
         ("window", (None,)),
         ("attention", ("sdpa", "efficient")),
     ):
         if getattr(config, key) not in known:
             raise UnsupportedError(
-                f"style 'torchtitan' with {key}: {getattr(config, key)!r} is not supported, "
+                f"style {style!r} with {key}: {getattr(config, key)!r} is not supported, "
                 f"{known[0]!r} is; style 'hf' has it"
             )
 

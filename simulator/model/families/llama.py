@@ -17,8 +17,8 @@ from simulator.model.ops.attention import efficient_attention, flash_attention, 
 from simulator.model.ops.elementwise import add, mul, silu
 from simulator.model.ops.embedding import embedding
 from simulator.model.ops.linear import linear
-from simulator.model.ops.norm import rms_norm
-from simulator.model.ops.rope import rotate
+from simulator.model.ops.norm import hf_rms_norm, rms_norm
+from simulator.model.ops.rope import rotate, rotate_gathered
 
 
 def llama(config: ModelConfig, shape: Shape) -> Decoder:
@@ -49,17 +49,22 @@ def _embedding(config: ModelConfig, shape: Shape) -> Graph:
 
 def _block(config: ModelConfig, shape: Shape) -> Graph:
     b = GraphBuilder(BLOCK, shape.dtype, shape.autocast, shape.tuning, shape.float8)
-    fused = config.rms_norm == "fused"
     _register_in_order(b, config)
     b.module = "layers.*.attention"
     x = b.value("x", (shape.batch, shape.seq, config.hidden))
-    mixed = _attention(b, rms_norm(b, x, "attention_norm", fused=fused), config)
+    mixed = _attention(b, _norm(b, x, "attention_norm", config), config)
     x1 = add(b, x, mixed, "attention.residual")
     with b.frame(x1):
         b.module = "layers.*.mlp"
-        mapped = _feed_forward(b, rms_norm(b, x1, "ffn_norm", fused=fused), config)
+        mapped = _feed_forward(b, _norm(b, x1, "ffn_norm", config), config)
         out = add(b, x1, mapped, "mlp.residual")
     return b.build(input=x, output=out)
+
+
+def _norm(b: GraphBuilder, x: int, name: str, config: ModelConfig) -> int:
+    if config.rms_norm == "narrow":
+        return hf_rms_norm(b, x, name)
+    return rms_norm(b, x, name, fused=config.rms_norm == "fused")
 
 
 def _register_in_order(b: GraphBuilder, config: ModelConfig) -> None:
@@ -90,7 +95,8 @@ def _attention(b: GraphBuilder, x: int, config: ModelConfig) -> int:
         q = linear(b, x, "wq", config.heads * width, view=(batch, seq, config.heads, width))
         k = linear(b, x, "wk", config.kv_heads * width, view=(batch, seq, config.kv_heads, width))
         v = linear(b, x, "wv", config.kv_heads * width, view=(batch, seq, config.kv_heads, width))
-        q, k = rotate(b, q, k)
+        turn = rotate_gathered if config.style == "torchtune" else rotate
+        q, k = turn(b, q, k)
         if config.attention == "efficient" and not config.kv_expand:
             raise UnsupportedError(
                 "the efficient kernel takes all heads alone: set kv_expand: true",
@@ -115,17 +121,18 @@ def _feed_forward(b: GraphBuilder, x: int, config: ModelConfig) -> int:
 
 
 def _projection(config: ModelConfig) -> Head:
-    return Head(name="output", vocab=config.vocab)
+    tied = "tok_embeddings.weight" if config.tied else ""
+    return Head(name="output", vocab=config.vocab, tied=tied)
 
 
 def _head(config: ModelConfig, shape: Shape) -> Graph:
     b = GraphBuilder("head", shape.dtype, shape.autocast, shape.tuning, shape.float8)
     b.module = "norm"
     x = b.value("x", (shape.batch, shape.seq, config.hidden))
-    normed = rms_norm(b, x, "norm", fused=config.rms_norm == "fused")
-    b.module = "head"
+    normed = _norm(b, x, "norm", config)
+    b.module, head = "head", _projection(config)
     if loss_of(shape).projects:
-        head_weight(b, normed, _projection(config))
+        head_weight(b, normed, head)
         return b.build(input=x, output=normed)
-    logits = linear(b, normed, "output", config.vocab)
+    logits = linear(b, normed, head.name, head.vocab, tied=head.tied)
     return b.build(input=x, output=logits, until_return=(normed,))

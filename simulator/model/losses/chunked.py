@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from simulator.dtypes import DType
 from simulator.model.builder import GraphBuilder
 from simulator.model.losses.chunks import Mean, contiguous, cut
+from simulator.model.losses.compiled import compiled_cross_entropy
 from simulator.model.losses.loss import Task, Written, head_weight
 from simulator.model.ops.elementwise import cast
 from simulator.model.ops.linear import linear
@@ -35,7 +36,8 @@ class ChunkedLogits:
         mean = Mean(b, task, batch, seq)
         with b.frame(x):
             logits = [contiguous(b, piece) for piece in cut(b, x, task.choice.chunks)]
-            return Written(loss=_mean_of(b, mean, logits, seq), returned=(0,))
+            loss = _mean_of(b, mean, logits, seq, compiles=task.choice.compiles)
+            return Written(loss=loss, returned=(0,))
 
 
 class Chunked:
@@ -54,7 +56,8 @@ class Chunked:
         batch, seq, _ = b.of(x).shape
         mean = Mean(b, task, batch, seq)
         logits, returned = self._project(b, x, task)
-        return Written(loss=_mean_of(b, mean, logits, seq), returned=returned)
+        loss = _mean_of(b, mean, logits, seq, compiles=task.choice.compiles)
+        return Written(loss=loss, returned=returned)
 
     def _project(self, b: GraphBuilder, x: int, task: Task) -> tuple[list[int], tuple[int, ...]]:
         weight = head_weight(b, x, task.head)
@@ -67,12 +70,21 @@ class Chunked:
         return logits, tuple(returned)
 
 
-def _mean_of(b: GraphBuilder, mean: Mean, logits: Sequence[int], seq: int) -> int:
-    """The loss over all chunks, each cast to fp32 alone."""
+def _mean_of(
+    b: GraphBuilder, mean: Mean, logits: Sequence[int], seq: int, *, compiles: bool
+) -> int:
+    """The loss over all chunks, each cast to fp32 alone, or compiled.
+
+    torchtune's recipes compile ``compute_cross_entropy`` of this loss; what ``compile_loss``
+    returns for any other they drop.
+    """
     with b.frame(*logits, *(() if mean.targets is None else (mean.targets,))):
         mean.count(seq)
         targets = [mean.labels(i, b.of(y).shape[1]) for i, y in enumerate(logits)]
         for number, (y, target) in enumerate(zip(logits, targets, strict=True)):
+            if compiles:
+                mean.add(compiled_cross_entropy(b, y, f"chunk.{number}."))
+                continue
             wide = cast(b, y, DType.FP32, f"logits.{number}.float")
             with b.frame(*(() if wide == y else (wide,))):
                 mean.add(cross_entropy(b, wide, target, f"chunk.{number}."))

@@ -33,22 +33,25 @@ class Compiled:
             with b.frame(x):
                 logits = cast(b, x, DType.FP32, "logits.float")
             returned = b.ops
-        source = b.of(logits)
-        rows, size = prod(source.shape[:-1]), b.bytes(logits)
-        made = [
-            b.value(name, shape, DType.FP32)
-            for name, shape in (("row_max", (rows, 1)), ("row_log_sum", (rows, 1)), ("count", (1,)))
-        ]
-        loss = b.value("loss", (1,), DType.FP32)
-        rule = Rule("cross_entropy", "softmax")
-        rule.make("grad", source.shape, source.dtype, value=logits, read=size + 8 * rows)
-        b.op(
-            "cross_entropy",
-            "compiled",
-            (logits,),
-            (*made, loss),
-            softmax_kernel("cross_entropy", size, 8 * rows + 8),
-            saves=(logits, *made),
-            rule=rule,
-        )
-        return Written(loss=loss, returned=(returned,))
+        return Written(loss=compiled_cross_entropy(b, logits), returned=(returned,))
+
+
+def compiled_cross_entropy(b: GraphBuilder, logits: int, prefix: str = "") -> int:
+    """Two fused kernels; ``prefix`` precedes the names."""
+    source, name = b.of(logits), f"{prefix}cross_entropy"
+    rows, size = prod(source.shape[:-1]), b.bytes(logits)
+    stats = (("row_max", (rows, 1)), ("row_log_sum", (rows, 1)), ("count", (1,)))
+    made = [b.value(f"{prefix}{each}", shape, DType.FP32) for each, shape in stats]
+    loss = b.value(f"{prefix}loss", (1,), DType.FP32)
+    rule = Rule(name, "softmax")
+    rule.make("grad", source.shape, source.dtype, value=logits, read=size + 8 * rows)
+    b.op(
+        name,
+        "compiled",
+        (logits,),
+        (*made, loss),
+        softmax_kernel(name, size, 8 * rows + 8),
+        saves=(logits, *made),
+        rule=rule,
+    )
+    return loss

@@ -71,6 +71,23 @@ def rotate_lent(b: GraphBuilder, q: int, k: int, table: int, *, copied: bool) ->
     return rotated[0], rotated[1]
 
 
+def rotate_gathered(b: GraphBuilder, q: int, k: int) -> tuple[int, int]:
+    """The same by rows of a cache that each call gathers by the tokens' positions, and keeps.
+
+    Source: torchtune 0.6.1, ``Llama3ScaledRoPE.forward``.
+    """
+    batch, seq, _, width = b.of(q).shape
+    rotated = []
+    for x, name in ((q, "q"), (k, "k")):
+        with b.frame(x) as frame:
+            rows = plain(b, f"{name}.positions", (batch, seq, width // 2), DType.COMPLEX64)
+            wide = cast(b, x, DType.FP32, f"{name}.float")
+            product = _multiply(b, wide, name, rows)
+            frame.bind(rows, wide, product)
+            rotated.append(cast(b, product, b.of(x).dtype, f"{name}.rotated"))
+    return rotated[0], rotated[1]
+
+
 def _multiply(b: GraphBuilder, x: int, name: str, known: int | None) -> int:
     """Complex product with the frequencies [s, d/2]; backward needs their conjugate, a copy."""
     shape = b.of(x).shape

@@ -29,6 +29,8 @@ SINGLE = {
         **{**_TWO, "n_layers": 3, "loss": "chunked-head-8"},
         **{"ac": "selective_2_reentrant", "grad_accum": 2},
     ),
+    "single_in_backward_full": Case(in_backward=True, ac="full", loss="chunked-head-8", **_BF16),
+    "single_hf_in_backward_foreach": Case(in_backward=True, opt="adamw_foreach", **_TWO),
     "single_hf_upcast_dropped": Case(loss="hf-upcast-dropped-logits", **_TWO),
     "single_hf_shifted": Case(loss="hf-shifted-logits", **_TWO),
     "single_hf_shifted_one": Case(loss="hf-shifted-logits", **{**_TWO, "mb": 1}),
