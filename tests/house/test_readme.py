@@ -10,6 +10,7 @@ import pytest
 from simulator.cli.app import VERBS
 from simulator.cli.guard import run
 from simulator.scenario import load
+from simulator.study.claims import claims
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -28,6 +29,13 @@ def test_how_right_it_is_is_what_validate_prints(capsys: pytest.CaptureFixture[s
     assert printed == marked("dryfit validate")
     said = re.findall(r"^(?:peak memory|step time|fits): .*$", printed, re.M)
     assert said == marked("errors").splitlines()
+
+
+def test_what_textbooks_say_is_simulated() -> None:
+    table = README.partition("<!-- claims -->")[2].partition("<!-- end of claims -->")[0]
+    for claim in claims():
+        found = f"| {claim.claimed} | {claim.simulated:.1f} {claim.unit} | {claim.why} |"
+        assert f"| {claim.says} {found}\n" in table
 
 
 def test_the_scenario_loads(tmp_path: Path) -> None:
