@@ -26,6 +26,7 @@ def validate(files: tuple[str, ...], as_json: bool) -> int:
     """Hold predictions against what real runs measured; exit 1 out of bounds, or with no case.
 
     FILE is a scenario with measured:, or a reference set: base: and cases: [{id, set, measured}].
+    A case whose lacks: names what no key can say is a miss, as one that is refused.
     Without one: every packaged scenario that has it, and the packaged sets.
 
     \b
