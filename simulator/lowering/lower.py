@@ -6,7 +6,7 @@ framework writes its hooks into the same blocks and never owns this loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +14,7 @@ from simulator.fine_tuning import FineTuning
 from simulator.lowering.assembly import Assembly, Place, Roles
 from simulator.lowering.bodies import Bodies
 from simulator.lowering.framework import FRAMEWORKS, VIEWS, MicroStep
-from simulator.lowering.framework.hooks import Backward, Forward, Hook, nothing
+from simulator.lowering.framework.hooks import Backward, Forward, Hook, Round, nothing
 from simulator.lowering.framework.micro import micro_steps
 from simulator.lowering.loss_scaling import SCALER, LossScaling
 from simulator.lowering.optimizer import OPTIMIZERS
@@ -165,6 +165,7 @@ class _Lowering:
         self._over_units(place, "init", lambda kind: partial(self.framework.init, kind=kind))
         start = self.framework.start()
         self.a.call(("start",), start.write, {"own": STEP, **start.roles}, place)
+        self._rounds(place, "warm_up", self.framework.warm_up())
         self.a.call(("buffers",), self.bodies.buffers, {"own": STEP}, place)
 
     def _forward(self, place: Place, micro: MicroStep) -> None:
@@ -329,12 +330,15 @@ class _Lowering:
         if scaling:
             self.a.call(("scaler", "step"), scaling.before_step, {"own": STEP}, place)
         if not self.plan.training.optimizer_in_backward:
-            for round_ in self.framework.rounds():
-                self._hooked(place, ("before_step", round_.name), round_.before)
-                self.stepping.step(place, round_)
-                self._hooked(place, ("after_step", round_.name), round_.after)
+            self._rounds(place, "step", self.framework.rounds())
         if scaling:
             self.a.call(("scaler", "update"), scaling.after_step, {"own": STEP}, place)
+
+    def _rounds(self, place: Place, name: str, rounds: Sequence[Round]) -> None:
+        for round_ in rounds:
+            self._hooked(place, (f"before_{name}", round_.name), round_.before)
+            self.stepping.step(place, round_)
+            self._hooked(place, (f"after_{name}", round_.name), round_.after)
 
     def _hooked(self, place: Place, key: tuple[str, ...], hook: Hook) -> None:
         """A hook of the framework's with nothing of ours in its block."""

@@ -35,13 +35,15 @@ class Stepping:
         self.a, self.optimizer, self.units, self._shards = assembly, optimizer, units, shards
         self._scripts: dict[tuple[str, str, str, bool], Steps] = {}
         self._left: dict[tuple[str, str, str, bool], Mapping[str, Tensor | None]] = {}
-        self._round = ONE_ROUND[0]
+        self._round, self._first = ONE_ROUND[0], True
+        self._stepped: set[str] = set()
 
     def step(self, place: Place, round_: Round = ONE_ROUND[0]) -> None:
         """All groups, one after the other."""
-        self._round = round_
+        self._round, self._first = round_, round_.name not in self._stepped
+        self._stepped.add(round_.name)
         for group in self.optimizer:
-            if place.step == 0:
+            if self._first:
                 self._births(place, group)
             if group.looped:
                 self._loop(place, group)
@@ -64,7 +66,7 @@ class Stepping:
 
     def _calls(self, place: Place, group: Group) -> None:
         """Every call of the group over all units before the next one."""
-        first = place.step == 0
+        first = self._first
         scripts = [(unit, self._script(group, unit.kind, first)) for unit in self.units]
         scripts = [(unit, steps) for unit, steps in scripts if steps]
         for number in range(max((len(steps[0][1]) for _, steps in scripts), default=0)):
@@ -77,7 +79,7 @@ class Stepping:
                 self.a.call(key, partial(write_call, ops=ops), {"own": unit}, place)
 
     def _loop(self, place: Place, group: Group) -> None:
-        first, held = place.step == 0, Held()
+        first, held = self._first, Held()
         for unit in self.units:
             steps = self._script(group, unit.kind, first)
             if not steps:

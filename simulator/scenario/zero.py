@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from simulator.documents.mistakes import Mistakes
 from simulator.documents.node import Map, Plain
+from simulator.dtypes import DType
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Precision
 from simulator.plan.zero import Zero
@@ -73,17 +74,18 @@ def check_zero(
     """What the engine refuses or this version does not carry out."""
     stage = section.stage
     if stage not in SUPPORTED:
-        text = f"not yet supported in this version: stage {stage}; supported: 1, 2"
+        text = f"not yet supported in this version: stage {stage}; supported: 0, 1, 2"
         mistakes.at(tree, (*PATH, "stage"), text)
     if stage in (1, 2) and section.overlap_comm and not section.contiguous_gradients:
         text = f"not yet supported with overlap_comm at stage {stage}; supported: true"
         mistakes.at(tree, (*PATH, "contiguous_gradients"), text)
-    if precision is not None and precision.gradients is not precision.parameters and stage < 2:
-        text = f"not yet supported at stage {stage}; supported: as parameters, or stage: 2"
-        mistakes.at(tree, ("training", "precision", "gradients"), text)
+    if precision is not None and precision.gradients is not precision.parameters:
+        if stage == 0 or (stage == 1 and precision.parameters is not DType.BF16):
+            text = f"not supported at stage {stage}; supported: as parameters, or stage: 2"
+            mistakes.at(tree, ("training", "precision", "gradients"), text)
 
 
-SUPPORTED = (1, 2)
+SUPPORTED = (0, 1, 2)
 """Stages that are lowered."""
 
 

@@ -63,6 +63,9 @@ class Framework(Protocol):
     def clip(self, w: BlockWriter, shards: Sequence[Shard], step: int) -> None:
         """Clip the gradients of all of a rank's ``shards`` by their norm over all ranks."""
 
+    def warm_up(self) -> Sequence[Round]:
+        """Calls of ``optimizer.step()`` before the first forward, in which states are born."""
+
     def rounds(self) -> Sequence[Round]:
         """The calls of ``optimizer.step()`` that make one training step."""
 

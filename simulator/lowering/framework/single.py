@@ -93,6 +93,10 @@ class Single:
         """``clip_grad_norm_`` over plain tensors."""
         clip_tensors(w, shards, self.plan.training.trained_precision.gradients)
 
+    def warm_up(self) -> Sequence[Round]:
+        """None."""
+        return ()
+
     def rounds(self) -> Sequence[Round]:
         """One."""
         return ONE_ROUND

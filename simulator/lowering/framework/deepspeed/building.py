@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from simulator.dtypes import DType
+from simulator.lowering.assembly import Roles
 from simulator.lowering.framework.buffers import copy, flat
 from simulator.lowering.framework.deepspeed.flat import FlatGroup
 from simulator.lowering.framework.deepspeed.setting import Setting
@@ -22,6 +23,11 @@ ZERO = "zero"
 """Role and label of the registers that belong to the engine and to no module."""
 
 
+def everyone(units: Sequence[Unit]) -> Roles:
+    """The engine, and each unit by its label."""
+    return {ZERO: ZERO, **{unit.label: unit for unit in units}}
+
+
 def write_built(w: BlockWriter, setting: Setting, kind: Kind) -> None:
     """A unit's weights as its module makes them: in fp32 on the device, or on the host."""
     if setting.zero.built_on == "cuda":
@@ -32,8 +38,8 @@ def write_built(w: BlockWriter, setting: Setting, kind: Kind) -> None:
 
 def write_taken_over(
     w: BlockWriter, setting: Setting, units: Sequence[Unit]
-) -> Iterator[tuple[Weight, int]]:
-    """Cast weight by weight, each in place of what was built; yields each with its slot."""
+) -> Iterator[tuple[str, Weight, int]]:
+    """Cast weight by weight, each in place of what was built: its unit's label, it, its slot."""
     for unit in units:
         for weight in _own(unit.kind):
             tensor = flat(
@@ -41,20 +47,20 @@ def write_taken_over(
             )
             built = w.shared(unit.label, f"built.{weight.name}")
             if setting.zero.built_on == "cuda" and setting.model is DType.FP32:
-                yield weight, built
+                yield unit.label, weight, built
                 continue
             slot = w.alloc(tensor)
             w.launch(copy(f"{weight.name}.cast", tensor.requested, tensor.requested), weight.module)
             if setting.zero.built_on == "cuda":
                 w.free(built)
-            yield weight, slot
+            yield unit.label, weight, slot
 
 
 def write_flattened(
     w: BlockWriter, setting: Setting, group: FlatGroup, units: Sequence[Unit]
 ) -> None:
     """``bit16_groups_flat``: while the weights are still there."""
-    taken = [slot for _, slot in write_taken_over(w, setting, units)]
+    taken = [slot for *_, slot in write_taken_over(w, setting, units)]
     tensor = flat("weights", group.numel, setting.model, Category.PARAMETERS, "embed")
     w.alloc(tensor, slot=w.shared(ZERO, "shard.weights"))
     w.launch(copy("weights.flatten", tensor.requested, tensor.requested), "optimizer")

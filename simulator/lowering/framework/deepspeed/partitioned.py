@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from simulator.errors import UnsupportedError
-from simulator.lowering.assembly import Roles
 from simulator.lowering.framework.arrivals import arrivals
 from simulator.lowering.framework.buffers import copy, flat
 from simulator.lowering.framework.deepspeed.bucketing import Arrival, Reduction, bucketed
 from simulator.lowering.framework.deepspeed.building import (
     ZERO,
+    everyone,
     write_built,
     write_flattened,
     write_master,
@@ -31,7 +31,9 @@ from simulator.lowering.framework.deepspeed.reducing import (
 )
 from simulator.lowering.framework.deepspeed.setting import setting_of
 from simulator.lowering.framework.deepspeed.stepping import (
+    MODULE,
     host_reads,
+    partition_shards,
     write_handed,
     write_new_weights,
     write_norm,
@@ -49,11 +51,8 @@ from simulator.lowering.framework.single import Single, gradients_of, keep
 from simulator.lowering.shards import Shard
 from simulator.lowering.units import Kind, Unit
 from simulator.lowering.writer import BlockWriter
-from simulator.model.graph import Weight
 from simulator.plan.plan import Plan
 from simulator.program.instructions import Category, Stream
-
-MODULE = "optimizer"
 
 OWNED = "averaged"
 """First word of registers of gradients that stay where autograd made them until the step."""
@@ -98,19 +97,11 @@ class Partitioned(Single):
         self._first = arrivals(units)[0]
         self._birth = next(m for m in order if self.group.mine(m))
 
-    @property
-    def _everyone(self) -> Roles:
-        """The engine, and each unit by its label."""
-        return {ZERO: ZERO, **{unit.label: unit for unit in self._units}}
-
     # -- what lives
 
     def shards(self, kind: Kind) -> tuple[Shard, ...]:
         """The partition of the master copy, which counts with the embedding."""
-        if kind.name != "embedding":
-            return ()
-        weight = Weight(name="master", shape=(self.group.partition,), module=MODULE)
-        return (Shard(weight=weight, shape=(self.group.partition,), world=self.s.ranks),)
+        return partition_shards(kind, self.group.partition, self.s)
 
     def init(self, w: BlockWriter, kind: Kind) -> None:
         """The module as it is built."""
@@ -118,7 +109,7 @@ class Partitioned(Single):
 
     def start(self) -> Hook:
         """``deepspeed.initialize``."""
-        return Hook(write=self._start, roles=self._everyone)
+        return Hook(write=self._start, roles=everyone(self._units))
 
     def _start(self, w: BlockWriter) -> None:
         write_flattened(w, self.s, self.group, self._units)
@@ -311,8 +302,8 @@ class Partitioned(Single):
         """One, over the partition."""
         return (
             Round(
-                before=Hook(write=self._before_step, roles=self._everyone),
-                after=Hook(write=self._after_step, roles=self._everyone),
+                before=Hook(write=self._before_step, roles=everyone(self._units)),
+                after=Hook(write=self._after_step, roles=everyone(self._units)),
             ),
         )
 

@@ -12,7 +12,10 @@ from simulator.dtypes import DType
 from simulator.kernels import Elementwise
 from simulator.lowering.framework.buffers import copy, flat
 from simulator.lowering.framework.deepspeed.setting import Setting
+from simulator.lowering.shards import Shard
+from simulator.lowering.units import Kind
 from simulator.lowering.writer import BlockWriter
+from simulator.model.graph import Weight
 from simulator.program.instructions import Category, Collective, Stream
 
 MODULE = "optimizer"
@@ -21,6 +24,15 @@ GROUP = "dp_shard"
 
 NORM = DType.FP64
 """``get_norm_dtype``."""
+
+
+def partition_shards(kind: Kind, numel: int, setting: Setting) -> tuple[Shard, ...]:
+    """One rank's partition of the master copy as the optimizer's one parameter; it counts with the
+    embedding's unit."""
+    if kind.name != "embedding":
+        return ()
+    weight = Weight(name="master", shape=(numel,), module=MODULE)
+    return (Shard(weight=weight, shape=(numel,), world=setting.ranks),)
 
 
 def collective(
@@ -35,10 +47,12 @@ def collective(
 
 def host_reads(w: BlockWriter, what: str) -> None:
     """``.item()``: the host copies a number and waits for it."""
+    number = w.alloc(flat(what, 1, DType.FP32, Category.OPTIMIZER_TEMPORARIES, MODULE))
     w.launch(Elementwise(name=what, kind="device_to_host", read=4, written=4), MODULE)
     event = w.local()
     w.record(event, Stream.COMPUTE)
     w.host_wait(event)
+    w.free(number)
 
 
 def write_norm(w: BlockWriter, setting: Setting, slices: Iterable[int], gradients: DType) -> None:

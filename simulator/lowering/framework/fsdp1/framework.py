@@ -293,6 +293,10 @@ class Fsdp1:
             w.alloc(zero, slot=w.shared("own", "buffer.zero_scalar"))
         clip_flat(w, shards, self._gradients)
 
+    def warm_up(self) -> Sequence[Round]:
+        """None."""
+        return ()
+
     def rounds(self) -> Sequence[Round]:
         """One."""
         return ONE_ROUND

@@ -206,6 +206,10 @@ class Fsdp2:
         """``clip_grad_norm_`` over DTensors."""
         clip_dtensors(w, shards, self._precision.gradients, self.hooks.setting.world)
 
+    def warm_up(self) -> Sequence[Round]:
+        """None."""
+        return ()
+
     def rounds(self) -> Sequence[Round]:
         """One."""
         return ONE_ROUND
