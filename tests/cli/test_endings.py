@@ -170,6 +170,7 @@ def test_a_closed_stdout_is_said_in_a_sentence() -> None:
 def test_an_interruption_is_130_and_no_traceback() -> None:
     code = (
         "import os, signal, simulator.run, simulator.cli.guard as guard;"
+        "signal.signal(signal.SIGINT, signal.default_int_handler);"  # ignored in the background
         "simulator.run.run = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT);"
         "raise SystemExit(guard.run(['run', 'llama2-7b-fsdp2-8xa100']))"
     )
@@ -184,6 +185,7 @@ def test_a_signal_leaves_no_passing_file_and_no_traceback(
 ) -> None:
     script = (
         "import os, signal, sys, simulator.report.memory_plot as plot;"
+        f"signal.signal(signal.{name}, signal.SIG_DFL);"  # nohup has it ignored
         "from simulator.cli import main;"
         f"plot.plot_memory = lambda *_, **__: os.kill(os.getpid(), signal.{name});"
         "main(sys.argv[1:])"
