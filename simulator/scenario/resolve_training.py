@@ -47,12 +47,8 @@ def resolve_training(
     forced = why_efficient(model, section.seq_len, padded=is_padded(section)) if model else ""
     attention = section.attention or usual_attention(model, forced)
     if model is not None:
-        if precision is not None:
-            asked = attention, bool(forced)
-            _check_attention(asked, precision, model, framework, tree, mistakes)
-        _check_length(section.seq_len, model, tree, mistakes)
-        _check_packing(section.packing, attention, model, tree, mistakes)
-        _check_one_token(section, attention, model, tree, mistakes)
+        asked = attention, bool(forced)
+        _check_sequence(section, asked, precision, model, framework, tree, mistakes)
     optimizer = resolve_optimizer(section, model, mesh, tree, mistakes)
     replicas = mesh.dp_replicate * mesh.dp_shard if mesh else 0
     grad_accum = _grad_accum(section, replicas, tree, mistakes)
@@ -85,6 +81,23 @@ def resolve_training(
         compile=section.compile,
         fine_tuning=tuning,
     )
+
+
+def _check_sequence(
+    section: TrainingSection,
+    asked: tuple[str, bool],
+    precision: Precision | None,
+    model: ModelConfig,
+    framework: str,
+    tree: Map,
+    mistakes: Mistakes,
+) -> None:
+    """What the model and its attention can take; ``asked`` as for ``_check_attention``."""
+    if precision is not None:
+        _check_attention(asked, precision, model, framework, tree, mistakes)
+    _check_length(section.seq_len, model, tree, mistakes)
+    _check_packing(section.packing, asked[0], model, tree, mistakes)
+    _check_one_token(section, asked[0], model, tree, mistakes)
 
 
 def _checkpointing(section: CheckpointingSection) -> dict[str, Any]:

@@ -79,10 +79,11 @@ def check_zero(
     if stage in (1, 2) and section.overlap_comm and not section.contiguous_gradients:
         text = f"not yet supported with overlap_comm at stage {stage}; supported: true"
         mistakes.at(tree, (*PATH, "contiguous_gradients"), text)
-    if precision is not None and precision.gradients is not precision.parameters:
-        if stage == 0 or (stage == 1 and precision.parameters is not DType.BF16):
-            text = f"not supported at stage {stage}; supported: as parameters, or stage: 2"
-            mistakes.at(tree, ("training", "precision", "gradients"), text)
+    if precision is None or precision.gradients is precision.parameters:
+        return
+    if stage == 0 or (stage == 1 and precision.parameters is not DType.BF16):
+        text = f"not supported at stage {stage}; supported: as parameters, or stage: 2"
+        mistakes.at(tree, ("training", "precision", "gradients"), text)
 
 
 SUPPORTED = (0, 1, 2)
