@@ -123,6 +123,7 @@ WRAP = {
     "block_root": "block",
     "oldtitan": "block",
     "none": "none",
+    "peft": "peft",
 }
 
 PATTERNS = {
@@ -217,12 +218,15 @@ def fine_tuning_of(config: dict[str, Any]) -> FineTuning | None:
     if not config.get("lora"):
         freeze = tuple(config.get("freeze", ()))
         return FineTuning(freeze=freeze) if freeze else None
-    dtype = config.get("lora_dtype")
+    dtype = config.get("lora_dtype") or (
+        "fp32" if config.get("options", {}).get("upcast") else None
+    )
     return FineTuning(
         adapters=Adapters(
             rank=config.get("rank", 16),
             targets=tuple(config["lora"].split(",")),
             dropout=config.get("lora_dropout", 0.0),
+            dora=config.get("dora", False),
             dtype=SHORT_NAMES[dtype] if dtype and dtype != config["master"] else None,
         ),
         also_train=tuple(config.get("trains", ())),

@@ -6,10 +6,8 @@ sequence number, torch/csrc/autograd/engine.cpp); a node allocates its gradients
 incoming one and what it had kept, and then hands its gradients on. Two gradients that meet are
 summed out of place.
 
-Checkpointing acts here only (torch/utils/checkpoint.py): forward keeps the
-arguments of the checkpointed call and what a selective policy caches; the first node that unpacks a
-kept tensor recomputes, which stops early before the last op that packs anything; cached results
-that were never popped and the arguments stay until the call's last node has unpacked.
+Checkpointing acts here only: forward keeps the arguments of the checkpointed call and what a
+selective policy caches; ``again`` says what backward does about it.
 """
 
 from __future__ import annotations
@@ -18,11 +16,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from simulator.kernels import Elementwise
+from simulator.lowering.again import Around, run_again
 from simulator.lowering.calls import Call, Gradient
+from simulator.lowering.issue import Code, Inner, copy_over, issue
 from simulator.lowering.recompute import Recompute
 from simulator.lowering.writer import BlockWriter
-from simulator.model.graph import GradTensor, Graph, Op, Value
+from simulator.model.graph import GradTensor, Graph, Op
 from simulator.program.instructions import Category, Tensor
+
+NOTHING = Around()
+"""No framework hooks a call that runs again."""
 
 
 def write_forward(
@@ -32,6 +35,7 @@ def write_forward(
     slots: dict[int, int],
     ops: range,
     lent: frozenset[int] = frozenset(),
+    inner: Inner | None = None,
 ) -> None:
     """Write ``ops`` of ``graph``.
 
@@ -44,8 +48,8 @@ def write_forward(
     sent = {region.first: region.fetched for region in recompute.regions}
     for index in ops:
         for value in sent.get(index, ()):
-            _copy_over(w, graph.values[value], "device_to_host")
-        _run(w, graph, slots, index, kept, Category.ACTIVATIONS)
+            copy_over(w, graph.values[value], "device_to_host")
+        issue(w, graph, slots, index, kept, Category.ACTIVATIONS, inner or {})
         if index in returns:
             leaves = sorted(returns[index].leaves - kept)
             w.free_all(slots.pop(value) for value in leaves if value in slots)
@@ -59,57 +63,19 @@ def write_backward(
     incoming: Gradient,
     accumulate: Callable[[GradTensor, int], None],
     lent: Mapping[int, int],
-    hooks: Mapping[int, Callable[[], None]] | None = None,
+    hooks: Mapping[int, Code] | None = None,
+    around: Around = NOTHING,
 ) -> int | None:
     """Write the whole backward of ``graph``.
 
     ``slots`` holds what forward kept, the input included if it was kept; ``accumulate`` takes a
     weight's gradient and its slot as soon as it is there; ``lent`` are the borrowed values that
     nobody needs after this backward; ``hooks`` are called when backward has come down to so many
-    ops, the gradients of what they made being there. Returns the slot of the input's gradient
-    (None: it needs none).
+    ops, the gradients of what they made being there; ``around``: what surrounds a call that runs
+    again. Returns the slot of the input's gradient (None: it needs none).
     """
-    return _Backward(w, graph, recompute, slots, accumulate, lent).write(incoming, hooks or {})
-
-
-def _copy_over(w: BlockWriter, value: Value, kind: str) -> None:
-    """``save_on_cpu``: a copy on the compute stream, to the host or back."""
-    size = value.bytes
-    w.launch(
-        Elementwise(name=f"{value.name}.offload", kind=kind, read=size, written=size), value.module
-    )
-
-
-def _run(
-    w: BlockWriter,
-    graph: Graph,
-    slots: dict[int, int],
-    index: int,
-    kept: frozenset[int],
-    category: Category,
-) -> None:
-    """Issue one op; then what Python drops after it goes, unless autograd keeps it."""
-    op = graph.ops[index]
-    for number in op.outputs:
-        value = graph.values[number]
-        if value.base is None:
-            tensor = Tensor(
-                name=value.name,
-                shape=value.shape,
-                dtype=value.dtype,
-                category=category,
-                module=value.module,
-            )
-            slots[number] = w.alloc(tensor, slot=slots.get(number))
-    if not op.is_view:
-        w.launch(op.kernel, op.module)
-    _release(w, op, slots, kept)
-
-
-def _release(w: BlockWriter, op: Op, slots: dict[int, int], kept: frozenset[int]) -> None:
-    for value in op.releases:
-        if value not in kept and value in slots:
-            w.free(slots.pop(value))
+    backward = _Backward(w, graph, recompute, slots, accumulate, lent, around)
+    return backward.write(incoming, hooks or {})
 
 
 def _weights_of(op: Op) -> Iterator[str]:
@@ -133,9 +99,10 @@ class _Backward:
         slots: dict[int, int],
         accumulate: Callable[[GradTensor, int], None],
         lent: Mapping[int, int],
+        around: Around,
     ) -> None:
         self.w, self.graph, self.recompute, self.slots = w, graph, recompute, slots
-        self.accumulate, self.lent = accumulate, dict(lent)
+        self.accumulate, self.lent, self.around = accumulate, dict(lent), around
         self.pending: dict[int, Gradient] = {}
         self.uses = Counter(name for op in graph.ops for name in _weights_of(op))
         self.shared = frozenset(name for name, uses in self.uses.items() if uses > 1)
@@ -168,7 +135,24 @@ class _Backward:
         for value in values:
             keepers[value] = keepers.get(value, 0) + 1
 
-    def write(self, incoming: Gradient, hooks: Mapping[int, Callable[[], None]]) -> int | None:
+    def write(self, incoming: Gradient, hooks: Mapping[int, Code]) -> int | None:
+        calls = self.recompute.regions
+        if not any(region.reentrant for region in calls):
+            return self._write(incoming, hooks)
+        call = self.calls[calls[0].first]
+        incoming.holders += 1
+        run_again(self.w, self.graph, call, self.slots, self.around)
+        out = self._write(incoming, hooks)
+        self.around.end()
+        self.w.free(call.slots.pop(self.graph.output))
+        self._drop(incoming)
+        self._let_go(v for v in call.region.held if not self._outlives(v))
+        return out
+
+    def _outlives(self, value: int) -> bool:
+        return self.around.holds_input and value == self.graph.input
+
+    def _write(self, incoming: Gradient, hooks: Mapping[int, Code]) -> int | None:
         self.pending[self.graph.output] = incoming
         for number in range(len(self.graph.ops), 0, -1):
             if number in hooks:
@@ -186,11 +170,8 @@ class _Backward:
     def _node(self, index: int, arrived: list[Gradient]) -> None:
         """Run one node: ``arrived`` are the gradients of its outputs."""
         op, call = self.graph.ops[index], self.calls.get(index)
-        if call is not None and not call.recomputed:
-            if call.region.returned is not None:
-                self._hold(arrived, call)
-            if call.passed or self._packed(op, call):
-                self._recompute(call)
+        if call is not None and not call.recomputed and self._packed(op, call):
+            run_again(self.w, self.graph, call, self.slots, self.around)
         if op.accumulates:
             self._accumulate(op, arrived[0].slot)
             return
@@ -213,12 +194,6 @@ class _Backward:
             self._deliver(value, gradient)
         for gradient_of, slot in weights:
             self._sum(gradient_of, slot, op.module)
-
-    def _hold(self, arrived: list[Gradient], call: Call) -> None:
-        """The frame of ``CheckpointFunction.backward`` holds the gradients that it is passed."""
-        for gradient in arrived:
-            gradient.holders += 1
-        call.passed += arrived
 
     def _as_gradient(self, number: int, weight: str) -> GradTensor:
         value = self.graph.values[number]
@@ -314,9 +289,8 @@ class _Backward:
                 if not call.keepers[value]:
                     self.w.free(call.slots.pop(value))
         call.packed -= len(packed)
-        if packed and not call.packed:
+        if packed and not call.packed and not call.region.reentrant:
             self.w.free_all(call.slots.values())
-            self._drop_all(call.passed)
             self._let_go(call.region.held)
 
     def _let_go(self, values: Iterable[int]) -> None:
@@ -348,41 +322,3 @@ class _Backward:
         self._drop(other)
         self._drop(gradient)
         self.pending[value] = total
-
-    def _recompute(self, call: Call) -> None:
-        """Run the call again up to its last op that keeps anything, popping what was cached.
-
-        The early stop unwinds every Python frame.
-        """
-        call.recomputed = True
-        region, ops = call.region, self.graph.ops
-        popped = {value for index in region.cached for value in ops[index].outputs}
-        slots = call.slots = {v: self.slots.pop(v) for v in sorted(popped) if v in self.slots}
-        kept = frozenset(call.keepers)
-        if region.returned is not None:
-            kept |= {region.returned}
-        for number in region.fetched:
-            slots[number] = self._fetch(self.graph.values[number])
-        for index in range(region.first, region.stop):
-            if index in region.cached:
-                _release(self.w, ops[index], slots, kept)
-            else:
-                _run(self.w, self.graph, slots, index, kept, Category.RECOMPUTED)
-        never_popped = {
-            value for index in region.cached if index >= region.stop for value in ops[index].outputs
-        }
-        dropped = [value for value in slots if value not in kept | never_popped]
-        self.w.free_all(slots.pop(value) for value in dropped)
-
-    def _fetch(self, value: Value) -> int:
-        """A fresh copy of what waited on the host."""
-        tensor = Tensor(
-            name=value.name,
-            shape=value.shape,
-            dtype=value.dtype,
-            category=Category.RECOMPUTED,
-            module=value.module,
-        )
-        slot = self.w.alloc(tensor)
-        _copy_over(self.w, value, "host_to_device")
-        return slot

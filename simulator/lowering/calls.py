@@ -20,7 +20,7 @@ class Call:
     """One checkpointed call in backward: what recompute made, and who still needs it.
 
     ``keepers``: how many nodes have yet to unpack each value that the call makes; ``packed``: how
-    many tensors they have yet to unpack in all; ``passed``: gradients that a reentrant call holds.
+    many tensors they have yet to unpack in all.
     """
 
     region: Region
@@ -28,4 +28,3 @@ class Call:
     packed: int = 0
     slots: dict[int, int] = field(default_factory=dict)
     recomputed: bool = False
-    passed: list[Gradient] = field(default_factory=list)

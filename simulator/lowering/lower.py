@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
+from simulator.fine_tuning import FineTuning
 from simulator.lowering.assembly import Assembly, Place, Roles
-from simulator.lowering.bodies import Bodies, kept_borrows, returned_by
+from simulator.lowering.bodies import Bodies
 from simulator.lowering.framework import FRAMEWORKS, VIEWS, MicroStep
 from simulator.lowering.framework.hooks import Backward, Forward, Hook, nothing
 from simulator.lowering.framework.micro import micro_steps
@@ -21,7 +22,8 @@ from simulator.lowering.optimizer.writing import STATE
 from simulator.lowering.recompute import plan_recompute
 from simulator.lowering.refusals import refuse_unknown
 from simulator.lowering.stepping import Stepping
-from simulator.lowering.units import LOSS, Kind, Unit, units_of, wrapped_sorts, wraps_blocks
+from simulator.lowering.unit_bodies import kept_borrows, returned_by
+from simulator.lowering.units import LOSS, PEFT, Kind, Unit, units_of, wrapped_sorts, wraps_blocks
 from simulator.lowering.writer import BlockWriter
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import Decoder, Shape
@@ -55,7 +57,7 @@ def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
         seq=training.seq_len,
         dtype=training.precision.compute,
         autocast=training.precision.autocast,
-        tuning=training.fine_tuning,
+        tuning=_gathered(training.fine_tuning) if framework == "fsdp1" else training.fine_tuning,
         float8=_float8(training),
         loss=LossChoice(
             name=training.loss,
@@ -66,6 +68,8 @@ def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
         mask=training.mask,
         mixed=mixed,
         casts=mixed and framework == "fsdp2" and wraps_blocks(plan.parallelism.fsdp.wrap),
+        input_requires_grad=training.checkpoint_reentrant,
+        flat=framework == "fsdp1" and plan.parallelism.fsdp.wrap != PEFT,
     )
     decoder = FAMILIES[config.family](config, shape)
     if training.loss == "chunked" and _calls_head_once(config, decoder, plan):
@@ -79,6 +83,13 @@ def _calls_head_once(config: ModelConfig, decoder: Decoder, plan: Plan) -> bool:
     parallelism = plan.parallelism
     wrapped = wrapped_sorts(parallelism.fsdp.wrap, decoder)
     return config.style == "torchtitan" and parallelism.framework == "fsdp2" and "head" in wrapped
+
+
+def _gathered(tuning: FineTuning | None) -> FineTuning | None:
+    """What is trained, as FSDP1 gathers it: in the compute dtype, whatever it is stored in."""
+    if tuning is None or tuning.adapters is None:
+        return tuning
+    return replace(tuning, adapters=replace(tuning.adapters, dtype=None))
 
 
 def _float8(training: Training) -> Float8 | None:
@@ -212,7 +223,11 @@ class _Lowering:
         self.a.call(
             ("backward", "end", *end.key),
             partial(self.bodies.end_backward, hook=end),
-            {"own": STEP, "loss": LOSS, "root": ROOT, **self.labels, **end.roles},
+            {
+                **{"own": STEP, "loss": LOSS, "root": ROOT, "embed": self.units[0]},
+                **self.labels,
+                **end.roles,
+            },
             place,
         )
 
@@ -271,11 +286,12 @@ class _Lowering:
 
     def _backward_unit(self, place: Place, index: int, hooks: Backward, root: Hook) -> None:
         unit, returns = self.units[index], self.returned[index]
+        leaf = index == 1 and self.bodies.leaf
         write = partial(
-            self.bodies.backward, kind=unit.kind, hooks=hooks, root=root, returns=returns
+            self.bodies.backward, kind=unit.kind, hooks=hooks, root=root, returns=returns, leaf=leaf
         )
         self.a.call(
-            ("backward", unit.kind.name, *hooks.key, *root.key, returns),
+            ("backward", unit.kind.name, *hooks.key, *root.key, returns, leaf),
             write,
             {**self._roles(index), **self._loop(place), **hooks.roles, **root.roles},
             place,

@@ -1,9 +1,7 @@
 """Activation checkpointing of one graph: what forward keeps, what backward runs again.
 
 A checkpoint (torch/utils/checkpoint.py) runs a function whose nodes keep nothing: its arguments
-stay, and backward runs it again. The function is a whole block, or a part of one. A reentrant one
-is a node of its own (``CheckpointFunction``), whose backward runs a backward inside: the function's
-outputs and their gradients are that frame's until it returns.
+stay, and backward runs it again. The function is a whole block, or a part of one.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ class Region:
     ``inside``: the storages that it makes. ``held``: its arguments, in order. ``leaves``: what
     it makes for its own frame alone, which goes when it returns. ``cached``: ops whose results a
     selective policy keeps and recompute pops. ``fetched``: arguments that wait on the host; what
-    recompute brings back counts as made inside. ``returned``: the output of a reentrant call.
+    recompute brings back counts as made inside. ``reentrant``: it runs again before any node.
     """
 
     first: int
@@ -33,7 +31,7 @@ class Region:
     leaves: frozenset[int] = frozenset()
     cached: frozenset[int] = frozenset()
     fetched: tuple[int, ...] = ()
-    returned: int | None = None
+    reentrant: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +63,7 @@ def plan_recompute(
 
     ``early_stop`` off: all ops run again. ``save``: operators whose results ``selective-op`` keeps
     (None: torchtitan's); ``modules``: the parts that ``megatron-selective`` checkpoints;
-    ``offload``: a block's arguments wait on the host; ``reentrant``: it recomputes to the end, and
-    holds its output and the gradient of that.
+    ``offload``: a block's arguments wait on the host; ``reentrant``: ``use_reentrant=True``.
     """
     regions: tuple[Region, ...] = ()
     if not any(op.saves or op.borrows for op in graph.ops):
@@ -75,7 +72,7 @@ def plan_recompute(
         chosen = TORCHTITAN if save is None else save
         cached = cached_ops(graph, chosen) if mode == "selective-op" else frozenset()
         whole = _whole(graph, cached, early_stop and not reentrant, offload)
-        regions = (replace(whole, returned=graph.root(graph.output) if reentrant else None),)
+        regions = (replace(whole, reentrant=reentrant),)
     elif mode == "megatron-selective":
         regions = tuple(_parts(graph, modules, early_stop))
     return _recompute(graph, regions)

@@ -15,14 +15,19 @@ from simulator.plan.plan import Training
 
 LOSS = "loss"
 
+PEFT = "peft"
+"""The wrapping that gives each trained leaf of a block a unit inside the block's."""
+
 WRAPS: dict[str, frozenset[str]] = {
     "torchtitan": frozenset({"embedding", "block", "head"}),
     "block": frozenset({"block"}),
     "none": frozenset(),
+    PEFT: frozenset({"block"}),
 }
 """Wrapping -> sorts of unit that get a ``fully_shard`` of their own; the root keeps the rest.
 
-torchtitan's is ``apply_fsdp_to_decoder`` in its distributed/fsdp.py (2025 and later).
+torchtitan's is ``apply_fsdp_to_decoder`` in its distributed/fsdp.py (2025 and later); peft's is
+``fsdp_auto_wrap_policy`` in its utils/other.py.
 """
 
 
@@ -43,6 +48,11 @@ class Kind:
     last: bool = False
     compiled: bool = False
     skipped: bool = False
+
+    @property
+    def reentrant(self) -> bool:
+        """Whether backward runs it again before anything else."""
+        return any(region.reentrant for region in self.recompute.regions)
 
     @property
     def recomputed_flops(self) -> int:

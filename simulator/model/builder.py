@@ -194,8 +194,13 @@ class GraphBuilder:
             routed=routed,
             gathered=DType.FP8 if self._gathers_float8(shape) else None,
         )
-        self._weights.append(weight)
+        self._weights.insert(self._place(name) if adapter else len(self._weights), weight)
         return weight
+
+    def _place(self, adapter: str) -> int:
+        """Where an adapter's weight is registered: behind those of its linear."""
+        linear = f"{adapter.partition('.lora_')[0]}."
+        return max(i for i, known in enumerate(self._weights) if known.name.startswith(linear)) + 1
 
     def _gathers_float8(self, shape: Sequence[int]) -> bool:
         gathered = self.float8 is not None and self.float8.gathered

@@ -24,7 +24,10 @@ class Shape:
     batch's ``attention_mask``, which is a thing of style ``hf``: ``none``, of ``ones``, or
     ``padded``. ``mixed``: the parameters are stored in another dtype than they are gathered in;
     ``casts``: the blocks' floating-point arguments are cast to the latter
-    (``cast_forward_inputs``).
+    (``cast_forward_inputs``). ``input_requires_grad``: the embedding's output is made to require a
+    gradient, trained or not (transformers' ``enable_input_require_grads``). ``flat``: the frozen
+    weights of a block, and of what is no block, are seen by autograd as parts of one parameter with
+    the trained ones (FSDP1).
     """
 
     batch: int
@@ -37,6 +40,8 @@ class Shape:
     mask: str = "none"
     mixed: bool = False
     casts: bool = False
+    input_requires_grad: bool = False
+    flat: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

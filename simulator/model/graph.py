@@ -77,6 +77,11 @@ class Weight:
         return self.shape if self.nf4 is None else (self.numel // 4, 1)
 
     @property
+    def stored(self) -> int:
+        """Elements of that tensor."""
+        return prod(self.stored_shape)
+
+    @property
     def active(self) -> int:
         """Elements that one token meets."""
         return self.routed * prod(self.shape[1:]) if self.routed else self.numel

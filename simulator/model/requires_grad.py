@@ -12,50 +12,55 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from simulator.fine_tuning import FineTuning
-from simulator.model.decoder import Decoder
+from simulator.model.decoder import Decoder, Shape
 from simulator.model.graph import BackwardStep, GradTensor, Graph, Op
 
 _OF_NODES = ("saves", "borrows", "passes", "gradients", "backward", "gives")
 
 
-def with_required_gradients(decoder: Decoder, tuning: FineTuning) -> Decoder:
+def with_required_gradients(decoder: Decoder, shape: Shape) -> Decoder:
     """``decoder`` with the nodes that autograd makes where some of its weights are frozen.
 
     A gradient runs back to the first trained weight: what lies before needs none.
     """
-    embedding = required_only(decoder.embedding, input_needs=False)
-    reached = embedding.has_backward
+    tuning, rest = shape.tuning, (decoder.embedding, decoder.head)
+    assert tuning is not None
+    whole = shape.flat and any(graph.trained for graph in rest)
+    embedding = required_only(decoder.embedding, input_needs=False, whole=whole)
+    reached = embedding.has_backward or shape.input_requires_grad
     made: dict[tuple[str, bool, bool], Graph] = {}
     blocks = []
     for layer, graph in enumerate(decoder.blocks):
         key = graph.name, tuning.freezes_layer(layer), reached
         if key not in made:
-            made[key] = _block(graph, frozen=key[1], reached=reached)
+            made[key] = _block(graph, frozen=key[1], reached=reached, flat=shape.flat)
         blocks.append(made[key])
         reached = blocks[-1].has_backward
-    head, part = required_only(decoder.head, input_needs=reached), decoder.loss_part
+    head = required_only(decoder.head, input_needs=reached, whole=whole)
+    part = decoder.loss_part
     if part.projects:
         needs = reached or head.has_backward
         part = replace(part, graph=required_only(part.graph, input_needs=needs))
     return replace(decoder, embedding=embedding, blocks=tuple(blocks), head=head, loss_part=part)
 
 
-def _block(graph: Graph, *, frozen: bool, reached: bool) -> Graph:
+def _block(graph: Graph, *, frozen: bool, reached: bool, flat: bool) -> Graph:
     """One layer's graph, under a name of its own where it differs from the others."""
     name = f"{graph.name}{' frozen' * frozen}{' first' * (not reached)}"
     weights = graph.weights
     if frozen:
         weights = tuple(replace(weight, trainable=False) for weight in weights)
-    return required_only(replace(graph, name=name, weights=weights), input_needs=reached)
+    named = replace(graph, name=name, weights=weights)
+    return required_only(named, input_needs=reached, whole=flat and bool(named.trained))
 
 
-def required_only(graph: Graph, *, input_needs: bool) -> Graph:
+def required_only(graph: Graph, *, input_needs: bool, whole: bool = False) -> Graph:
     """``graph`` with the nodes that autograd makes; ``input_needs``: its input requires a gradient.
 
     A graph whose weights are all trained and whose input needs a gradient is returned as it is.
+    ``whole``: its weights require gradients, trained or not.
     """
-    trainable = frozenset(weight.name for weight in graph.weights if weight.trainable)
+    trainable = frozenset(weight.name for weight in graph.weights if weight.trainable or whole)
     if (input_needs or graph.input is None) and len(trainable) == len(graph.weights):
         return graph
     required: set[int | None] = {graph.input} if input_needs and graph.input is not None else set()

@@ -130,10 +130,10 @@ class Training:
     ``megatron-selective``, or ``every-N``: every N-th block in full. ``checkpoint_save``: operators
     whose results ``selective-op`` keeps (None: torchtitan's); ``checkpoint_modules``: parts of a
     block that ``megatron-selective`` checkpoints; ``checkpoint_offload``: a checkpointed block's
-    input waits on the host; ``checkpoint_reentrant``: by ``CheckpointFunction``. ``loss_chunks``:
-    into how many the sequence is cut, for losses that do. ``model_upcasts``: the model's own
-    forward casts its logits to fp32. ``fused_linear_sums_apart``: Liger's loss makes each chunk's
-    weight gradient apart.
+    input waits on the host; ``checkpoint_reentrant``: ``use_reentrant=True``, around what the
+    framework wraps. ``loss_chunks``: into how many the sequence is cut, for losses that do.
+    ``model_upcasts``: the model's own forward casts its logits to fp32.
+    ``fused_linear_sums_apart``: Liger's loss makes each chunk's weight gradient apart.
     """
 
     seq_len: int

@@ -107,6 +107,8 @@ ABOUT: dict[str, str] = {
     "training.fine_tuning.targets": "Linears with adapters: q, v, gate ..., or all-linear",
     "training.fine_tuning.dropout": "Of the adapters' input",
     "training.fine_tuning.adapters": "Their dtype; left out: fp32 (hf), the weights' (torchtitan)",
+    "training.fine_tuning.dora": "Magnitudes beside the adapters (arXiv:2402.09353)",
+    "training.fine_tuning.rank_stabilized": "Scale by alpha / sqrt(rank): no memory, no time",
     "training.fine_tuning.base": "nf4: the blocks' frozen linears in 4 bits (QLoRA)",
     "training.fine_tuning.double_quant": "Whether the scales of 4-bit weights are quantised too",
     "training.fine_tuning.also_train": "Trained beside the adapters: embed, norm, head",

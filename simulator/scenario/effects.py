@@ -151,6 +151,8 @@ def _of_fine_tuning(tuning: FineTuning | None) -> Iterator[Dead]:
     if tuning is not None and tuning.adapters is not None:
         why = ": beside adapters only what also_train names is trained"
         yield f"{where}.freeze", None, why
+        why = ": a scaling costs neither memory nor time"
+        yield f"{where}.rank_stabilized", False, why
         if tuning.base is None:
             yield f"{where}.double_quant", True, ": no weight is quantised (base)"
         return
@@ -163,6 +165,8 @@ def _of_fine_tuning(tuning: FineTuning | None) -> Iterator[Dead]:
         ("base", None),
         ("double_quant", True),
         ("also_train", None),
+        ("dora", False),
+        ("rank_stabilized", False),
     ):
         yield f"{where}.{key}", harmless, why
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from simulator.documents.mistakes import Mistakes
 from simulator.documents.node import Map
@@ -18,10 +18,13 @@ from simulator.fine_tuning import (
     layers_of,
 )
 from simulator.model.config import ModelConfig
-from simulator.plan.plan import Precision
+from simulator.plan.plan import Fsdp, Parallelism, Precision
 from simulator.scenario.schema import FineTuningSection
 
 PATH = ("training", "fine_tuning")
+FSDP = ("parallelism", "fsdp")
+PEFT = "peft"
+"""The wrapping that gives each adapter an FSDP unit of its own."""
 
 
 def resolve_fine_tuning(
@@ -49,7 +52,10 @@ def resolve_fine_tuning(
         targets=section.targets,
         dropout=section.dropout,
         dtype=_adapter_dtype(section, model, precision),
+        dora=section.dora,
     )
+    if section.dora:
+        _check_dora(section, model, precision, tree, mistakes)
     base = None
     if section.base is not None:
         base = Nf4(double_quant=section.double_quant)
@@ -67,6 +73,89 @@ def _check_some_left(
     if frozen >= set(MODULES) and layers:
         text = f"{', '.join(freeze)} are all of the model, so nothing is trained; leave one out"
         mistakes.at(tree, (*PATH, "freeze"), text)
+
+
+def _check_dora(
+    section: FineTuningSection,
+    model: ModelConfig,
+    precision: Precision,
+    tree: Map,
+    mistakes: Mistakes,
+) -> None:
+    """What of it was neither recorded nor read."""
+    for asked, what, nearest in (
+        (section.base is not None, "base: nf4", "leave out one of the two"),
+        (precision.autocast is not None, "autocast", "supported: pure-bf16, fsdp-mixed"),
+        (model.family == "gpt2", "GPT-2's Conv1D", "supported: families of nn.Linear"),
+    ):
+        if asked:
+            mistakes.at(tree, (*PATH, "dora"), f"not yet supported with {what}; {nearest}")
+
+
+def check_under_fsdp1(
+    mesh: Parallelism, tuning: FineTuning | None, tree: Map, mistakes: Mistakes
+) -> None:
+    """What FSDP1 cannot do with frozen weights, or not yet here."""
+    adapters = tuning.adapters if tuning else None
+    of_wrap = _of_peft if mesh.fsdp.wrap == PEFT else _of_flat
+    for asked, where, text in (
+        (
+            adapters is not None and adapters.dora,
+            (*PATH, "dora"),
+            "not yet supported under fsdp1; supported: framework: fsdp2, ddp, single",
+        ),
+        (
+            tuning is not None and mesh.fsdp.forward_prefetch > 0,
+            (*FSDP, "forward_prefetch"),
+            "not yet supported under fsdp1 with fine_tuning; supported: 0",
+        ),
+        *of_wrap(mesh.fsdp, tuning, adapters),
+    ):
+        if asked:
+            mistakes.at(tree, where, text)
+
+
+Check = tuple[bool, tuple[str, ...], str]
+
+
+def _of_peft(fsdp: Fsdp, tuning: FineTuning | None, adapters: Adapters | None) -> Iterator[Check]:
+    """With a unit for each adapter."""
+    yield (
+        adapters is None,
+        (*FSDP, "wrap"),
+        "peft's policy wraps adapters, and there are none; supported: block",
+    )
+    yield (
+        fsdp.backward_prefetch == "post",
+        (*FSDP, "backward_prefetch"),
+        "not yet supported with wrap: peft; supported: pre, none",
+    )
+    yield (
+        adapters is not None and adapters.dtype is not None and fsdp.use_orig_params,
+        (*FSDP, "use_orig_params"),
+        "peft casts its input to the dtype of the shard that it sees, which is not yet "
+        "supported; supported: false, or fine_tuning.adapters in the weights' dtype",
+    )
+    yield (
+        tuning is not None and bool(tuning.also_train),
+        (*PATH, "also_train"),
+        "not yet supported with wrap: peft; supported: wrap: block",
+    )
+
+
+def _of_flat(fsdp: Fsdp, tuning: FineTuning | None, adapters: Adapters | None) -> Iterator[Check]:
+    """With adapters in the flat parameters of their blocks."""
+    yield (
+        adapters is not None and not fsdp.use_orig_params,
+        (*FSDP, "use_orig_params"),
+        "PyTorch flattens trained and frozen weights together only with use_orig_params; "
+        "supported: true, or wrap: peft",
+    )
+    yield (
+        adapters is not None and adapters.dtype is not None,
+        (*PATH, "adapters"),
+        "a flat parameter has one dtype; supported: that of the weights, or wrap: peft",
+    )
 
 
 def _check_base(model: ModelConfig, tree: Map, mistakes: Mistakes) -> None:

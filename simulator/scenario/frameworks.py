@@ -19,7 +19,7 @@ SETTINGS: Mapping[str, object] = {
     f"{FSDP}.forward_prefetch": 0,
     f"{FSDP}.backward_prefetch": "pre",
     f"{FSDP}.limit_all_gathers": True,
-    f"{FSDP}.use_orig_params": True,
+    f"{FSDP}.use_orig_params": None,
     "parallelism.ddp.bucket_cap": "25 MiB",
     "parallelism.ddp.gradient_as_bucket_view": False,
     f"{ZERO}.stage": 3,

@@ -74,7 +74,7 @@ def resolve(
         _check_reserved(cluster, directory, catalogue, tree, mistakes)
     model = shaped.config if shaped else None
     framework = sections.parallelism.framework if sections.parallelism else USUAL
-    wrap, _ = usual_wrap(software, framework, model)
+    wrap, _ = usual_wrap(software, framework, model, _method(sections))
     if sections.parallelism:
         mesh = resolve_mesh(sections.parallelism, world, wrap, model, software, tree, mistakes)
     if sections.training:
@@ -98,6 +98,10 @@ def resolve(
     _check_loss(config, plan, tree, mistakes)
     derived = _derived(sections, software, shaped, mesh, training)
     return Parts(model=config, cluster=cluster, plan=plan, derived=derived)
+
+
+def _method(sections: Sections) -> str:
+    return sections.training.fine_tuning.method if sections.training else "full"
 
 
 def resolve_software(
@@ -213,7 +217,11 @@ def _derived(
     offload = sections.offload.parameters if sections.offload else "none"
     return {
         **shaped.derived,
-        wrap: usual_wrap(software, mesh.framework, shaped.config),
+        wrap: usual_wrap(software, mesh.framework, shaped.config, _method(sections)),
+        ("parallelism", "fsdp", "use_orig_params"): (
+            mesh.fsdp.use_orig_params,
+            "as the wrapping is used",
+        ),
         last: default_of("parallelism.fsdp.reshard_last_block", software),
         ("parallelism", "zero", "overlap_comm"): (mesh.zero.overlap_comm, "on at stage 3"),
         ("parallelism", "zero", "built_on"): usual_building(mesh.zero.stage, shaped.config),

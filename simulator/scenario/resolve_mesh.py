@@ -7,6 +7,7 @@ from simulator.documents.node import Map
 from simulator.model.config import ModelConfig
 from simulator.plan.plan import Ddp, Fsdp, Parallelism
 from simulator.plan.versions import Software, default_of, fsdp2_rules
+from simulator.scenario.fine_tuning import PEFT
 from simulator.scenario.frameworks import Rules, rules_of
 from simulator.scenario.scenario import ClusterSpec
 from simulator.scenario.schema import FsdpSection, ParallelismSection
@@ -49,6 +50,9 @@ def resolve_mesh(
     _check_slices(section.fsdp, shard, tree, mistakes)
     if section.framework == "fsdp1":
         _check_fsdp1(section.fsdp, wrap, shard, tree, mistakes)
+    elif section.fsdp.wrap == PEFT:
+        text = f"not yet supported under {section.framework}; supported: block, framework: fsdp1"
+        mistakes.at(tree, ("parallelism", "fsdp", "wrap"), text)
     return Parallelism(
         framework=section.framework,
         dp_replicate=replicate,
@@ -62,15 +66,28 @@ def resolve_mesh(
     )
 
 
-def usual_wrap(software: Software, framework: str, model: ModelConfig | None) -> tuple[str, str]:
-    """The wrapping where none is given, and the words for where it comes from."""
+def usual_wrap(
+    software: Software, framework: str, model: ModelConfig | None, method: str
+) -> tuple[str, str]:
+    """The wrapping where none is given, and the words for where it comes from.
+
+    ``method`` of fine-tuning: transformers' Trainer wraps adapters by peft's policy under FSDP1.
+    """
     fixed = rules_of(framework).wrap
+    if framework == "fsdp1" and method == "lora":
+        return PEFT, "transformers' Trainer wraps adapters so"
     if fixed is not None:
         return fixed, f"{framework} {'wraps no modules' if fixed == 'none' else 'as it is used'}"
     if model is not None and model.tied:
         return "block", "head and embedding share a weight"
     wrap, word = default_of("parallelism.fsdp.wrap", software)
     return str(wrap), word
+
+
+def usual_original(wrap: str | tuple[str, ...]) -> bool:
+    """``use_orig_params`` where it is not given: accelerate leaves it off, and who wraps by hand
+    has compiled or per-parameter optimizers in mind."""
+    return wrap != PEFT
 
 
 def _check_axes(
@@ -146,8 +163,8 @@ def _check_fsdp1(
     chosen = wrap if section.wrap is None else section.wrap
     if chosen == "torchtitan":
         text = "fsdp1 wraps one module a unit, not norm and head in one"
-        mistakes.at(tree, (*where, "wrap"), f"{text}; supported: block, none, patterns")
-    if chosen == "none" and section.use_orig_params:
+        mistakes.at(tree, (*where, "wrap"), f"{text}; supported: block, peft, none, patterns")
+    if chosen == "none" and section.use_orig_params is not False:
         text = "not yet supported under fsdp1 with use_orig_params; supported: block"
         mistakes.at(tree, (*where, "wrap"), f"{text}, or use_orig_params: false")
     if shard == 1:
@@ -167,6 +184,8 @@ def _fsdp(section: FsdpSection, wrap: str, software: Software) -> Fsdp:
         forward_prefetch=section.forward_prefetch,
         backward_prefetch=section.backward_prefetch,
         limit_all_gathers=section.limit_all_gathers,
-        use_orig_params=section.use_orig_params,
+        use_orig_params=usual_original(wrap if section.wrap is None else section.wrap)
+        if section.use_orig_params is None
+        else section.use_orig_params,
         rules=fsdp2_rules(software),
     )

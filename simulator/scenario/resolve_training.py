@@ -14,7 +14,7 @@ from simulator.model.config import ModelConfig
 from simulator.plan.plan import FP8_ROWWISE, Parallelism, Precision, Training
 from simulator.plan.precision import casts, narrowest
 from simulator.plan.versions import RULES, Software, default_of, liger_sums_apart
-from simulator.scenario.fine_tuning import resolve_fine_tuning
+from simulator.scenario.fine_tuning import check_under_fsdp1, resolve_fine_tuning
 from simulator.scenario.frameworks import USUAL
 from simulator.scenario.precision import check_autocast, resolve_precision
 from simulator.scenario.resolve_optimizer import check_in_backward, resolve_optimizer
@@ -60,7 +60,11 @@ def resolve_training(
     if model is not None:
         tuning = resolve_fine_tuning(section.fine_tuning, model, precision, tree, mistakes)
     _check_tuning(tuning, precision, framework, tree, mistakes)
-    _check_what_meets(section, model, precision, tuning is not None, framework, tree, mistakes)
+    if mesh is not None and framework == "fsdp1":
+        check_under_fsdp1(mesh, tuning, tree, mistakes)
+    if model is not None:
+        _check_autocast(precision, model.style, tree, mistakes)
+    _check_what_meets(section, model, precision, tuning is not None, mesh, tree, mistakes)
     return Training(
         seq_len=section.seq_len,
         micro_batch=section.micro_batch,
@@ -99,7 +103,7 @@ def _check_tuning(
     tree: Map,
     mistakes: Mistakes,
 ) -> None:
-    """Fine-tuning beside float8 and under flat parameters; whether autocast has a thing to cast."""
+    """Fine-tuning beside float8 and under DeepSpeed; whether autocast has a thing to cast."""
     own = tuning.adapters.dtype if tuning and tuning.adapters else None
     check_autocast(precision, own, tree, mistakes)
     if tuning is None:
@@ -107,9 +111,16 @@ def _check_tuning(
     if precision.fp8 is not None:
         text = "float8 linears are not supported with fine_tuning; leave out one of the two"
         mistakes.at(tree, ("training", "precision", "fp8"), text)
-    if framework in ("fsdp1", "deepspeed"):
-        text = f"not yet supported under {framework}; supported: framework: fsdp2, ddp, single"
+    if framework == "deepspeed":
+        text = "not yet supported under deepspeed; supported: framework: fsdp2, fsdp1, ddp, single"
         mistakes.at(tree, ("training", "fine_tuning"), text)
+
+
+def _check_autocast(precision: Precision, style: str, tree: Map, mistakes: Mistakes) -> None:
+    """Beside 16-bit weights it casts adapters alone, and what torch's own norm reads."""
+    if precision.autocast is precision.compute and style == "torchtitan":
+        text = "not supported beside 16-bit weights of torchtitan's modules; use model.style: hf"
+        mistakes.at(tree, ("training", "precision", "autocast"), text)
 
 
 def _loss(section: TrainingSection, software: Software, style: str) -> dict[str, Any]:
@@ -191,15 +202,15 @@ def _check_what_meets(
     model: ModelConfig | None,
     precision: Precision,
     tunes: bool,
-    framework: str,
+    mesh: Parallelism | None,
     tree: Map,
     mistakes: Mistakes,
 ) -> None:
-    """What does not go with offloaded checkpoints, and with compiled blocks."""
+    """What goes neither with such checkpoints, nor with compiled blocks."""
     if section.activation_checkpointing.offload:
         _check_checkpoint_offload(section, tree, mistakes)
     if section.activation_checkpointing.reentrant:
-        _check_reentrant(section, framework, tree, mistakes)
+        _check_reentrant(section, mesh, tree, mistakes)
     if precision.fp8 == FP8_ROWWISE and section.compile == "none":
         text = "rowwise scales are modelled of compiled blocks; set compile: block, or use "
         mistakes.at(tree, ("training", "precision", "fp8"), f"{text}tensorwise")
@@ -210,23 +221,6 @@ def _check_what_meets(
         _check_compile(precision, parts, tree, mistakes)
 
 
-def _check_reentrant(
-    section: TrainingSection, framework: str, tree: Map, mistakes: Mistakes
-) -> None:
-    """``CheckpointFunction`` runs whole blocks again, eagerly; FSDP's hooks in it are not read."""
-    mode = section.activation_checkpointing.mode
-    for what, wrong in (
-        (f"framework: {framework}", framework != "single"),
-        (f"mode: {mode}", "selective" in mode),
-        (f"compile: {section.compile}", section.compile != "none"),
-        ("offload: true", section.activation_checkpointing.offload),
-    ):
-        if wrong:
-            text = f"not yet supported with {what}; supported: false, or framework: single, mode: "
-            where = ("training", "activation_checkpointing", "reentrant")
-            mistakes.at(tree, where, f"{text}full or every-N, compile: none")
-
-
 def _check_checkpoint_offload(section: TrainingSection, tree: Map, mistakes: Mistakes) -> None:
     """What waits on the host are the arguments of whole blocks, checkpointed eagerly."""
     parts = section.activation_checkpointing.mode == "megatron-selective"
@@ -234,6 +228,28 @@ def _check_checkpoint_offload(section: TrainingSection, tree: Map, mistakes: Mis
         what = "mode: megatron-selective" if parts else f"compile: {section.compile}"
         text = f"not yet supported with {what}; supported: false"
         mistakes.at(tree, ("training", "activation_checkpointing", "offload"), text)
+
+
+def _check_reentrant(
+    section: TrainingSection, mesh: Parallelism | None, tree: Map, mistakes: Mistakes
+) -> None:
+    """``use_reentrant=True`` around whole blocks, which run again to their end."""
+    checkpointing, text = section.activation_checkpointing, ""
+    framework = mesh.framework if mesh else "single"
+    prefetches = framework == "fsdp1" and mesh is not None and mesh.fsdp.forward_prefetch > 0
+    if checkpointing.mode in ("selective-op", "megatron-selective"):
+        text = f"mode: {checkpointing.mode}"
+    elif checkpointing.offload:
+        text = "offload: true"
+    elif section.compile != "none":
+        text = f"compile: {section.compile}"
+    elif framework in ("fsdp2", "deepspeed"):
+        text = f"framework: {framework}"
+    elif prefetches:
+        text = "fsdp.forward_prefetch"
+    if text:
+        where = ("training", "activation_checkpointing", "reentrant")
+        mistakes.at(tree, where, f"not yet supported with {text}; supported: false")
 
 
 def _check_compile(

@@ -101,7 +101,7 @@ class ClusterSection(Section):
 class FsdpSection(Section):
     """``parallelism.fsdp:``, FSDP's knobs; the last three are FSDP1's."""
 
-    wrap: Annotated[Any, patterns(["torchtitan", "block", "none"])] = None
+    wrap: Annotated[Any, patterns(["torchtitan", "block", "peft", "none"])] = None
     reshard_after_forward: Annotated[bool | int, slices()] = True
     reshard_last_block: Flag | None = None
     reshard_after_backward: Flag = True
@@ -109,7 +109,7 @@ class FsdpSection(Section):
     forward_prefetch: Annotated[int, whole(0, 10_000)] = 0
     backward_prefetch: Annotated[str, choice(["pre", "post", "none"])] = "pre"
     limit_all_gathers: Flag = True
-    use_orig_params: Flag = True
+    use_orig_params: Flag | None = None
 
 
 class DdpSection(Section):
@@ -203,11 +203,13 @@ class CheckpointingSection(Section):
 class FineTuningSection(Section):
     """``training.fine_tuning:``, what of the model is trained."""
 
-    method: Annotated[str, choice(["full", "lora"], ["dora"])] = "full"
+    method: Annotated[str, choice(["full", "lora"])] = "full"
     rank: Annotated[int, whole(1, 65_536)] = 16
     targets: Annotated[Any, modules()] = ("q", "v")
     dropout: Annotated[float, number(0, 0.999)] = 0.0
     adapters: Annotated[str, choice(["fp32", "bf16"])] | None = None
+    dora: Flag = False
+    rank_stabilized: Flag = False
     base: Annotated[str, choice(["nf4"])] | None = None
     double_quant: Flag = True
     also_train: Annotated[Any, modules()] = ()

@@ -20,7 +20,7 @@ from simulator.model.decoder import Shape
 from simulator.model.families import FAMILIES
 from simulator.model.graph import Graph
 from simulator.model.presets import PRESETS
-from simulator.plan.plan import Plan
+from simulator.plan.plan import Fsdp, Parallelism, Plan
 from simulator.plan.precision import RECIPES
 from simulator.program.instructions import Alloc, Free
 from simulator.program.verify import verify
@@ -101,6 +101,31 @@ def test_each_product_makes_the_weight_and_drops_it(double: bool, checkpointing:
     # block's q, k and v need no gradient of their input
     again = 7 if checkpointing == "full" else 0
     assert made == 2 * (3 * (7 + 7 + again) - 3)
+
+
+def test_fsdp1_shards_packed_weights_in_their_storage_dtype() -> None:
+    """``quant_storage`` of bf16: four 4-bit values an element, in flat parameters of bf16."""
+    tuning = FineTuning(adapters=ADAPTERS, base=Nf4())
+
+    def start(ranks: int) -> dict[str, int]:
+        parallelism = Parallelism(
+            framework="fsdp1", dp_shard=ranks, fsdp=Fsdp(wrap="peft", use_orig_params=False)
+        )
+        plan = replace(plan_of(ranks, tuning), parallelism=parallelism)
+        program = lower(decoder_of(TINY, plan), plan)
+        verify(program)
+        (first, *_) = replay(program).phases
+        return dict(first.breakdown)
+
+    graph = decoder_of(TINY, plan_of(1, tuning)).blocks[0]
+    two, four = start(2), start(4)
+    assert two["buffers"] == four["buffers"] >= 3 * 7 * size_of(Nf4(), 256 * 256)
+    linears = sum(weight.numel for weight in graph.weights if weight.nf4)
+    rest = sum(weight.numel for weight in graph.weights if weight.nf4 is None)
+    whole = 2 * TINY.vocab * TINY.hidden + TINY.hidden + TINY.layers * rest
+    assert two["parameters"] == pytest.approx(
+        (TINY.layers * linears // 2 + 2 * whole) / 2, rel=0.05
+    )
 
 
 def test_the_states_are_whole_on_every_rank() -> None:

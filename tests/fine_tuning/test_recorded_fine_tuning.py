@@ -86,6 +86,16 @@ def test_fp32_adapters_cost_a_copy_of_each_input() -> None:
     assert wide.saved_bytes() - narrow.saved_bytes() == 4 * (6 * u + f) - shared + ranks
 
 
+def test_dora_adds_a_magnitude_for_each_output() -> None:
+    """And keeps both sides of two products: Wx and BAx of every linear (arXiv:2402.09353)."""
+    plain = FineTuning(adapters=Adapters(rank=16, targets=ATTENTION))
+    strong = FineTuning(adapters=Adapters(rank=16, targets=ATTENTION, dora=True))
+    before, after = block("torchtitan", plain), block("torchtitan", strong)
+    assert after.parameters - before.parameters == 4 * 4096
+    rows = 3 * 4096 * 2  # the norm, the factor and what is one less, for each output
+    assert after.saved_bytes() - before.saved_bytes() == 4 * (2 * 4096 * 4096 * 2 + rows)
+
+
 @cache
 def program(name: str) -> Program:
     return program_of(RUNS[name]["config"])

@@ -93,7 +93,7 @@ HONOURED: dict[str, Any] = {
     "training.activation_checkpointing.mode": "full",
     "training.activation_checkpointing.early_stop": "false",
     "training.activation_checkpointing.offload": "true",
-    "training.activation_checkpointing.reentrant": None,  # single alone: test_keys.py
+    "training.activation_checkpointing.reentrant": None,  # not under fsdp2: test_fine_tuning.py
     "training.activation_checkpointing.save": "[aten.mm]",
     "training.activation_checkpointing.modules": "[mlp]",
     "training.fine_tuning.method": "lora",
@@ -101,6 +101,8 @@ HONOURED: dict[str, Any] = {
     "training.fine_tuning.targets": ["k"],
     "training.fine_tuning.dropout": 0.1,
     "training.fine_tuning.adapters": "bf16",
+    "training.fine_tuning.dora": "true",
+    "training.fine_tuning.rank_stabilized": "true",
     "training.fine_tuning.base": "nf4",
     "training.fine_tuning.double_quant": "false",
     "training.fine_tuning.also_train": ["head"],

@@ -98,3 +98,78 @@ def test_what_has_no_effect_is_warned_about(load_text: Load, setting: str) -> No
 )
 def test_what_trains_something_is_taken(load_text: Load, setting: str) -> None:
     assert tuned(load_text, f"training.fine_tuning={setting}") is not None
+
+
+FSDP1 = ("model=mistral-7b", "parallelism={framework: fsdp1}", "training.precision=pure-bf16", LORA)
+CHECKPOINTING = "training.activation_checkpointing"
+
+
+def test_adapters_under_fsdp1_are_wrapped_as_the_trainer_of_transformers_does(
+    load_text: Load,
+) -> None:
+    fsdp = load_text(TINY, list(FSDP1)).plan.parallelism.fsdp
+    assert (fsdp.wrap, fsdp.use_orig_params) == ("peft", False)
+    whole = load_text(TINY, list(FSDP1[:-1])).plan.parallelism.fsdp
+    assert (whole.wrap, whole.use_orig_params) == ("block", True)
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (["parallelism.fsdp.forward_prefetch=1"], "with fine_tuning; supported: 0"),
+        (["parallelism.fsdp.backward_prefetch=post"], "supported: pre, none"),
+        (["parallelism.fsdp.use_orig_params=true"], "the dtype of the shard that it sees"),
+        (
+            ["parallelism.fsdp={wrap: block, use_orig_params: false}"],
+            "only with use_orig_params; supported: true, or wrap: peft",
+        ),
+        (["parallelism.fsdp.wrap=block"], "a flat parameter has one dtype"),
+        (["training.fine_tuning.also_train=[norm]"], "supported: wrap: block"),
+        (["training.fine_tuning=null", "parallelism.fsdp.wrap=peft"], "there are none"),
+        (["parallelism={framework: fsdp2, fsdp: {wrap: peft}}"], "supported: block, framework"),
+    ],
+)
+def test_what_fsdp1_cannot_do_with_frozen_weights(
+    load_text: Load, sets: list[str], words: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_text(TINY, [*FSDP1, *sets])
+    assert words in str(caught.value)
+
+
+def test_re_entrant_checkpoints_stand_around_units_of_fsdp1(load_text: Load) -> None:
+    whole = [*FSDP1[:-1], f"{CHECKPOINTING}={{mode: full, reentrant: true}}"]
+    assert load_text(TINY, whole).plan.training.checkpoint_reentrant
+    with pytest.raises(ScenarioError, match=r"not yet supported with fsdp.forward_prefetch"):
+        load_text(TINY, [*whole, "parallelism.fsdp.forward_prefetch=1"])
+
+
+def test_autocast_beside_16_bit_weights_is_for_modules_of_hugging_face(load_text: Load) -> None:
+    """torch's own RMSNorm is on autocast's fp32 list; transformers' casts by itself."""
+    sets = ["parallelism.framework=single", "cluster.gpus_per_node=1", "model.style=torchtitan"]
+    sets += ["training.precision={parameters: bf16, autocast: true}", LORA]
+    with pytest.raises(ScenarioError, match=r"use model.style: hf"):
+        load_text(TINY, [*sets, "training.fine_tuning.adapters=fp32"])
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (["training.fine_tuning.base=nf4", "model.style=hf"], "with base: nf4; leave out one"),
+        (["training.precision=autocast"], "with autocast; supported: pure-bf16"),
+        (["model=gpt2", "training.fine_tuning.targets=[c_attn]"], "GPT-2's Conv1D"),
+        (["parallelism.framework=fsdp1"], "supported: framework: fsdp2, ddp, single"),
+    ],
+)
+def test_where_dora_is_not_known_it_is_refused(
+    load_text: Load, sets: list[str], words: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_text(TINY, [LORA, "training.fine_tuning.dora=true", *sets])
+    assert words in str(caught.value)
+
+
+def test_a_rank_stabilised_scaling_is_accepted_and_costs_nothing(load_text: Load) -> None:
+    found = load_text(TINY, [LORA, "training.fine_tuning.rank_stabilized=true"])
+    assert found.plan == load_text(TINY, [LORA]).plan
+    assert "a scaling costs neither memory nor time" in found.warnings[0]

@@ -229,7 +229,7 @@ def test_a_setting_without_effect_is_warned_about(
         ),
     ],
 )
-def test_a_reentrant_checkpoint_is_of_whole_blocks_on_one_gpu(
+def test_a_reentrant_checkpoint_is_of_whole_blocks(
     load_text: Load, sets: list[str], words: str
 ) -> None:
     with pytest.raises(ScenarioError, match=words):

@@ -94,7 +94,15 @@ BEFORE: dict[str, dict[str, Any]] = {
             "training.precision": "pure-bf16",
             "model.style": "hf",
         }
-        for key in ("rank", "targets", "dropout", "adapters", "also_train")
+        for key in (
+            "rank",
+            "targets",
+            "dropout",
+            "adapters",
+            "dora",
+            "rank_stabilized",
+            "also_train",
+        )
     },
     "measured.of": {"measured.host_peak": "1 GiB"},
     "measured.tokens_per_s_per_gpu": {"measured.step_time": None},

@@ -50,6 +50,10 @@ class Hook:
     roles: Roles = field(default_factory=dict)
 
 
+Nested = Mapping[int, tuple[Write, Write]]
+"""By op of a unit that is a module hooked for itself: what comes before it, and after."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forward:
     """Around one unit's forward. ``between``: before each module of it but the first."""
@@ -57,6 +61,7 @@ class Forward:
     before: Write = nothing
     between: Write = nothing
     after: Write = nothing
+    nested: Nested = field(default_factory=dict)
     key: tuple[Hashable, ...] = ()
     roles: Roles = field(default_factory=dict)
 
@@ -69,10 +74,20 @@ class Backward:
     ``accumulated``: the hook behind AccumulateGrad, when one weight's gradient is there (its name
     and slot). ``again``: when the gradient of what it returns beside its output is there.
     ``after``: when all are there, and the gradient of the unit's input too. ``left``: first word of
-    the registers in which ``after`` leaves them, if it does.
+    the registers in which ``after`` leaves them, if it does. ``nested``: as in forward, where a
+    checkpoint runs it again; ``nested_backward``: before the backward of such a module.
+    ``before_again`` and ``after_again``: around the unit's forward where a re-entrant checkpoint
+    runs it again. ``holds_input``: the unit's input and its gradient stay until backward ends;
+    ``held``: the gradient that comes in does.
     """
 
     before: Write = nothing
+    before_again: Write = nothing
+    after_again: Write = nothing
+    nested: Nested = field(default_factory=dict)
+    nested_backward: Mapping[int, Write] = field(default_factory=dict)
+    holds_input: bool = False
+    held: bool = False
     existing: Callable[[BlockWriter], Gradients] = no_gradients
     accumulated: Callable[[BlockWriter, str, int], None] = leave
     again: Write = nothing

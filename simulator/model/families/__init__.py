@@ -56,7 +56,7 @@ def _by_style(config: ModelConfig, shape: Shape) -> Decoder:
         decoder = writer(config, shape)
         if shape.tuning is None:
             return decoder
-        return with_required_gradients(decoder, shape.tuning)
+        return with_required_gradients(decoder, shape)
     styles = [style for family, style in WRITERS if family == config.family]
     if not styles:
         raise UnknownNameError("model family", config.family, FAMILIES)

@@ -13,6 +13,7 @@ from simulator.model.builder import GraphBuilder
 from simulator.model.float8 import takes_float8
 from simulator.model.graph import GradTensor, Weight
 from simulator.model.ops.autocast import Operand, in_16_bits, operand
+from simulator.model.ops.dora import Beside
 from simulator.model.ops.float8 import float8_linear
 from simulator.model.ops.lora import adapter_weight, beside_packed, with_adapters
 from simulator.model.ops.mm import mm
@@ -42,7 +43,7 @@ def linear(
         return _product(b, x, name, shared, view=view, bias=bias)
     weight = b.weight(tied or f"{name}.weight", shape, tied=bool(tied))
     y = _product(b, x, name, weight, view=view, bias=bias)
-    return _adapted(b, x, y, name, view, weight)
+    return _adapted(b, x, y, name, weight, view, bias=bias)
 
 
 def conv1d(b: GraphBuilder, x: int, name: str, out_features: int) -> int:
@@ -56,7 +57,7 @@ def conv1d(b: GraphBuilder, x: int, name: str, out_features: int) -> int:
     shape = (*b.of(x).shape[:2], out_features)
     with _argument(b, x, source):
         y = _addmm(b, source, name, factor, added, shape)
-    return _adapted(b, x, y, name, None, weight)
+    return _adapted(b, x, y, name, weight, None, bias=True)
 
 
 def _product(
@@ -94,24 +95,33 @@ def _bias(b: GraphBuilder, name: str, out_features: int) -> Operand:
 
 
 def _adapted(
-    b: GraphBuilder, x: int, y: int, name: str, view: Sequence[int] | None, base: Weight
+    b: GraphBuilder,
+    x: int,
+    y: int,
+    name: str,
+    base: Weight,
+    view: Sequence[int] | None,
+    *,
+    bias: bool,
 ) -> int:
     """y, or y with what the adapters of that linear add."""
     adapters = b.adapters_of(name)
     if adapters is None:
         return y
+    out_features = prod(b.of(y).shape[2:])
+    down = adapter_weight(b, f"{name}.lora_A", (adapters.rank, _features(b, x)), adapters)
+    up = adapter_weight(b, f"{name}.lora_B", (out_features, adapters.rank), adapters)
 
-    def down(x: int) -> int:
-        weight = adapter_weight(b, f"{name}.lora_A", (adapters.rank, _features(b, x)), adapters)
-        return _product(b, x, f"{name}.lora_A", weight, view=None)
+    def delta(x: int) -> int:
+        middle = _product(b, x, f"{name}.lora_A", down, view=None)
+        return _product(b, middle, f"{name}.lora_B", up, view=view)
 
-    def up(x: int) -> int:
-        out_features = prod(b.of(y).shape[2:])
-        weight = adapter_weight(b, f"{name}.lora_B", (out_features, adapters.rank), adapters)
-        return _product(b, x, f"{name}.lora_B", weight, view=view)
+    def again(x: int) -> int:
+        return _product(b, x, f"{name}.dora.base", base, view=view)
 
+    beside = Beside(name=name, base=base, down=down, up=up, bias=bias, delta=delta, again=again)
     join = with_adapters if base.nf4 is None else beside_packed
-    return join(b, x, y, name, adapters, down, up)
+    return join(b, x, y, adapters, beside)
 
 
 def _mm(b: GraphBuilder, x: int, name: str, factor: Operand, shape: Sequence[int]) -> int:

@@ -14,6 +14,7 @@ SINCE = (
     "rank",
     "lora_dropout",
     "lora_dtype",
+    "dora",
     "trains",
     "freeze",
     "fp8",
@@ -46,8 +47,9 @@ class Case:
     ``opt``: a name of ``recorder.optimizers``, None to step none; ``in_backward`` steps each
     parameter in a hook.
     ``framework``: a name of ``recorder.frameworks``; ``options`` are its own. ``lora``: names of
-    linears with adapters, by commas, or ``all-linear``; ``lora_dtype`` None is the base's; beside
-    adapters the parts ``trains`` are trained; without, all but the parts ``freeze``. Parts are
+    linears with adapters, by commas, or ``all-linear``; ``lora_dtype`` None is the base's;
+    ``dora``: with magnitudes; beside adapters the parts ``trains`` are trained; without, all but
+    the parts ``freeze``. Parts are
     ``embed``, ``layers``, ``norm`` and ``head``, to freeze also ``layers.7``. ``fp8``:
     torchao's float8 linears in the blocks, ``tensorwise``, ``rowwise`` (of compiled blocks), or
     ``all_gather`` to gather them so too.
@@ -87,6 +89,7 @@ class Case:
     rank: int = 16
     lora_dropout: float = 0.0
     lora_dtype: str | None = None
+    dora: bool = False
     trains: tuple[str, ...] = ()
     freeze: tuple[str, ...] = ()
     fp8: str | None = None

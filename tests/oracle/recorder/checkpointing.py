@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
-    CheckpointImpl,
     checkpoint_wrapper,
     offload_wrapper,
 )
@@ -20,10 +19,12 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
+from recorder.models import Built
 from recorder.tracing.tracer import Tracer
 
 aten = torch.ops.aten
 RECOMPUTED = "recompute_act"
+REENTRANT = "_reentrant"
 KEPT = frozenset(
     {
         aten.mm.default,
@@ -42,14 +43,11 @@ def apply(blocks: nn.ModuleList, mode: str) -> None:
     Raises:
         ValueError: no such mode.
     """
-    if mode == "none":
+    if mode == "none" or mode.endswith(REENTRANT):
         return
     offload, mode = mode.endswith("_offload"), mode.removesuffix("_offload")
     early_stop = not mode.endswith("_noearly")
     options: dict[str, Any] = {"preserve_rng_state": False, "early_stop": early_stop}
-    if mode.endswith("_reentrant"):
-        mode = mode.removesuffix("_reentrant")
-        options = {"preserve_rng_state": False, "checkpoint_impl": CheckpointImpl.REENTRANT}
     kind, _, which = mode.removesuffix("_noearly").partition("_")
     every = 1
     if kind == "part":
@@ -123,11 +121,31 @@ def _modules(block: nn.Module, name: str) -> Iterator[nn.Module]:
             yield module
 
 
+def apply_around(built: Built, mode: str) -> None:
+    """Re-entrant checkpoints stand around what the framework wrapped.
+
+    That is how transformers' models called their layers up to 4.52; the embedding's output is made
+    to require a gradient (``enable_input_require_grads``).
+    """
+    if not mode.endswith(REENTRANT):
+        return
+    built.embedding.register_forward_hook(lambda *seen: seen[-1].requires_grad_(True))
+    every = mode.removesuffix(REENTRANT).rpartition("_")[-1]
+    for block in built.blocks[:: int(every) if every.isdigit() else 1]:
+        block.forward = partial(_reentrant, block.forward)
+
+
+def _reentrant(forward: Any, *args: Any, **kwargs: Any) -> Any:
+    return checkpoint(
+        partial(forward, **kwargs), *args, use_reentrant=True, preserve_rng_state=False
+    )
+
+
 def label_recomputed(blocks: nn.ModuleList, tracer: Tracer) -> None:
     """Call what a checkpointed block computes again ``recompute_act``."""
     for block in blocks:
         inner = getattr(block, "_checkpoint_wrapped_module", block)
-        if inner is not block:
+        if inner is not block or isinstance(getattr(block, "forward", None), partial):
             inner.register_forward_pre_hook(partial(_begin, tracer))
             inner.register_forward_hook(partial(_end, tracer), always_call=True)
 

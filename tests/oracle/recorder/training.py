@@ -49,6 +49,7 @@ class _Run:
         checkpointing.apply(self.built.blocks, case.ac)
         self.framework: Framework = framework_of(case)
         self.module: nn.Module = self.framework.wrap(self.built)
+        checkpointing.apply_around(self.built, case.ac)
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.optimizer: Optimizer | Together | None = None
         if case.opt is not None and not case.in_backward:

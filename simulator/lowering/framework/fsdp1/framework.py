@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from simulator.dtypes import DType
-from simulator.errors import UnsupportedError
 from simulator.lowering.clipping import clip_flat
 from simulator.lowering.framework.buffers import flat
-from simulator.lowering.framework.fsdp1.flat import ROOT, FlatParameter, flat_of, root_flat
-from simulator.lowering.framework.fsdp1.gather import Gather
-from simulator.lowering.framework.fsdp1.limiter import FreeEventQueue
-from simulator.lowering.framework.fsdp1.reduce import Reduce
+from simulator.lowering.framework.fsdp1.draft import Draft
+from simulator.lowering.framework.fsdp1.flat import ROOT, FlatParameter
+from simulator.lowering.framework.fsdp1.moves import WAITING, Moves, wait_for_unshard
+from simulator.lowering.framework.fsdp1.nested import Nested
+from simulator.lowering.framework.fsdp1.parameters import flat_weight
+from simulator.lowering.framework.fsdp1.refusals import refuse
 from simulator.lowering.framework.fsdp1.setting import setting_of
 from simulator.lowering.framework.hooks import (
     ONE_ROUND,
@@ -25,33 +25,12 @@ from simulator.lowering.framework.hooks import (
     Write,
 )
 from simulator.lowering.framework.micro import MicroStep
+from simulator.lowering.quantised import alloc_states
 from simulator.lowering.shards import Shard
 from simulator.lowering.units import Kind, Unit
 from simulator.lowering.writer import BlockWriter
-from simulator.model.graph import Weight
 from simulator.plan.plan import Plan
 from simulator.program.instructions import Category, Stream
-
-WAITING = "waiting"
-"""First word of registers of gradients that wait for the others of their flat parameter."""
-
-
-@dataclass(slots=True)
-class _Draft:
-    """A hook that is being put together."""
-
-    writes: list[Write] = field(default_factory=list)
-    key: list[Hashable] = field(default_factory=list)
-    roles: dict[str, Unit | str] = field(default_factory=dict)
-
-    def write(self, w: BlockWriter) -> None:
-        """All of it, in order."""
-        for write in self.writes:
-            write(w)
-
-    def hook(self) -> Hook:
-        """The hook."""
-        return Hook(write=self.write, key=tuple(self.key), roles=self.roles)
 
 
 class Fsdp1:
@@ -63,61 +42,34 @@ class Fsdp1:
 
     def __init__(self, plan: Plan, units: Sequence[Unit]) -> None:
         self.setting = setting_of(plan)
-        _refuse(plan, units)
         self._units = units
-        self._wrapped = [index for index, unit in enumerate(units) if unit.kind.wrapped]
         self._prefetches_forward = plan.parallelism.fsdp.forward_prefetch > 0
-        self.gather, self.reduce = Gather(self.setting), Reduce(self.setting)
-        self._aligned = self.setting.compute if self.setting.original else None
-        self.root = root_flat(units, self.setting.world, self._aligned)
-        self._flats: dict[tuple[str, str], FlatParameter] = {}
-        self._queue = FreeEventQueue(limited=self.setting.limited)
+        self._moves = Moves(self.setting, units)
+        self._nested = Nested(self._moves)
+        self.parameters = self._moves.parameters
+        self._wrapped, self.root = self._moves.wrapped, self.parameters.root
+        self._gradients = plan.training.trained_precision.gradients
+        refuse(plan, units, self.parameters)
 
     @property
     def resident(self) -> frozenset[str]:
         """Gradients of original parameters go at the next forward, not in ``zero_grad``."""
         return frozenset({"shard", "gradients"} if self.setting.original else {"shard"})
 
-    def flat(self, kind: Kind, role: str = "own") -> FlatParameter:
-        """The flat parameter of a wrapped unit in a role."""
-        key = (kind.name, role)
-        if key not in self._flats:
-            own = flat_of(kind, self.setting.world, self._aligned)
-            self._flats[key] = own.playing(role)
-        return self._flats[key]
-
     # -- parameters
 
     def shards(self, kind: Kind) -> tuple[Shard, ...]:
-        """Rank 0's parts of the original parameters, or the shards of flat ones.
-
-        The root's flat parameter is registered first of all, so it counts with the embedding.
-        """
-        if not self.setting.original:
-            return tuple(
-                Shard(weight=_flat_weight(each), shape=(each.shard,), world=each.world)
-                for each in self._held_with(kind)
-            )
-        home = kind.graph
-        found = self.flat(kind) if kind.wrapped else self.root
-        return tuple(
-            Shard(weight=m.weight, shape=(m.within(found.shard),), world=found.world)
-            for m in found.members
-            if m.weight in home.weights and m.within(found.shard)
-        )
-
-    def _held_with(self, kind: Kind) -> list[FlatParameter]:
-        """Flat parameters whose shards are a unit's."""
-        held = [self.root] if kind.name == "embedding" else []
-        return [*held, self.flat(kind)] if kind.wrapped else held
+        """What the optimizer steps."""
+        return self.parameters.shards(kind)
 
     def init(self, w: BlockWriter, kind: Kind) -> None:
         """One shard a flat parameter."""
-        for each in self._held_with(kind):
-            category = Category.PARAMETERS
-            name = _flat_weight(each).name
-            tensor = flat(name, each.shard, self.setting.stored, category, each.first)
+        for each in self.parameters.held_with(kind):
+            name, category = flat_weight(each).name, Category.PARAMETERS
+            tensor = flat(name, each.shard, each.stored, category, each.first)
             w.alloc(tensor, slot=w.shared("own", f"shard.{name}"))
+        for weight in kind.graph.weights:
+            alloc_states(w, weight)
 
     def start(self) -> Hook:
         """Nothing."""
@@ -127,23 +79,20 @@ class Fsdp1:
 
     def begin_forward(self, micro: MicroStep, step: int) -> Hook:
         """``_root_pre_forward``, then the root's own ``_pre_forward``."""
-        draft = _Draft()
-        everyone = [self.root, *(self.flat(u.kind, u.label) for u in self._wrapped_units())]
+        draft = Draft()
+        everyone = list(self.parameters.everyone())
         first = step == 0 and not micro.later
         if first:
-            draft.writes.append(partial(self.gather.init_lazily, parameters=everyone))
+            draft.writes.append(partial(self._moves.gather.init_lazily, parameters=everyone))
         streams = (Stream.UNSHARD, Stream.PRE_UNSHARD)
         draft.writes.append(partial(_wait_for_compute, streams=streams))
         if self.setting.original and step > 0 and not micro.later:
             draft.writes.append(partial(_drop_gradients, parameters=everyone))
         draft.key += [first, step > 0 and not micro.later]
-        self._unshard(draft, self.root, gathered=self._stayed(micro))
-        draft.writes.append(_wait_for_unshard)
+        self._moves.unshard(draft, self.root, gathered=self._stayed(micro))
+        draft.writes.append(wait_for_unshard)
         self._prefetch_forward(draft, -1, micro, step)
         return draft.hook()
-
-    def _wrapped_units(self) -> Iterator[Unit]:
-        return (self._units[index] for index in self._wrapped)
 
     def _stayed(self, micro: MicroStep) -> bool:
         """Whether an earlier micro-step, which reduced nothing, left a parameter unsharded."""
@@ -154,79 +103,53 @@ class Fsdp1:
         kind = self._units[unit].kind
         if not kind.wrapped:
             return Forward()
-        draft, ahead = _Draft(), self._ordered(micro, step)
+        draft, ahead = Draft(), self._ordered(micro, step)
         if not ahead:
-            self._unshard(draft, self.flat(kind), gathered=self._stayed(micro))
-        draft.writes.append(_wait_for_unshard)
+            self._moves.unshard(draft, self.parameters.own(kind), gathered=self._stayed(micro))
+        draft.writes.append(wait_for_unshard)
         self._prefetch_forward(draft, unit, micro, step)
-        before, after = draft.hook(), _Draft()
+        nested = self._nested.forward(draft, unit, "forward", self._stayed(micro))
+        after = draft.part()
         if self.setting.reshards:
-            self._reshard(after, self.flat(kind), self._units[unit], "freed.forward")
+            self._moves.reshard(
+                after, self.parameters.own(kind), self._units[unit], "freed.forward"
+            )
         return Forward(
-            before=before.write,
+            before=draft.write,
             after=after.write,
-            key=("gathered" if ahead else "gathers", *before.key),
-            roles=before.roles,
+            nested=nested,
+            key=("gathered" if ahead else "gathers", *draft.key),
+            roles=draft.roles,
         )
 
     def _ordered(self, micro: MicroStep, step: int) -> bool:
         """Whether forward gathers ahead: from its second run on, when it knows the order."""
         return self._prefetches_forward and (step > 0 or micro.later)
 
-    def _prefetch_forward(self, draft: _Draft, index: int, micro: MicroStep, step: int) -> None:
+    def _prefetch_forward(self, draft: Draft, index: int, micro: MicroStep, step: int) -> None:
         following = [number for number in self._wrapped if number > index]
         if self._ordered(micro, step) and following:
             unit = self._units[following[0]]
-            parameter = self.flat(unit.kind, "ahead")
+            parameter = self.parameters.own(unit.kind, "ahead")
             draft.key += ["ahead", unit.kind.name]
             draft.roles["ahead"] = unit
-            self._unshard(draft, parameter, gathered=self._stayed(micro))
+            self._moves.unshard(draft, parameter, gathered=self._stayed(micro))
 
     def end_forward(self, micro: MicroStep, step: int) -> Hook:
         """The root stays."""
         return Hook()
 
-    # -- gathering
-
-    def _unshard(self, draft: _Draft, parameter: FlatParameter, *, gathered: bool) -> None:
-        """``_unshard``: the limiter is asked even where all is there already."""
-        event = self._queue.dequeue_if_needed()
-        limit = None
-        if event is not None:
-            role = f"limit.{parameter.role}"
-            limit, draft.roles[role] = (role, event[1]), event[0]
-        draft.key += ["limited" if limit else "free", event and event[1], gathered]
-        if gathered:
-            draft.writes.append(partial(self.gather.hold_back, limit=limit))
-        else:
-            draft.writes.append(partial(self.gather.unshard, parameter=parameter, limit=limit))
-
-    def _reshard(
-        self, draft: _Draft, parameter: FlatParameter, whose: Unit | str, event: str
-    ) -> None:
-        draft.writes.append(partial(self.gather.reshard, parameter=parameter, event=event))
-        self._queue.enqueue((whose, event))
-
     # -- backward
 
     def begin_backward(self, *, first: bool) -> Hook:
         """The root's ``_pre_backward_hook``: it is unsharded, and prefetches the last unit."""
-        draft = _Draft()
+        draft = Draft()
         if first:
-            self._unshard(draft, self.root, gathered=True)
-            draft.writes.append(_wait_for_unshard)
+            self._moves.unshard(draft, self.root, gathered=True)
+            draft.writes.append(wait_for_unshard)
             if self.setting.prefetch == "pre":
-                self._prefetch_backward(draft, len(self._units))
+                self._moves.prefetch_backward(draft, len(self._units))
         return draft.hook()
-
-    def _prefetch_backward(self, draft: _Draft, index: int) -> None:
-        before = [number for number in self._wrapped if number < index]
-        if before:
-            unit = self._units[before[-1]]
-            parameter = self.flat(unit.kind, "ahead")
-            draft.key += ["ahead", unit.kind.name]
-            draft.roles["ahead"] = unit
-            self._unshard(draft, parameter, gathered=not self.setting.reshards)
 
     def backward(self, unit: int, micro: MicroStep, step: int) -> Backward:
         """Around a unit; what the root holds waits for it.
@@ -235,30 +158,77 @@ class Fsdp1:
         forward gathered it ahead, that was before the module before it ran, and so in backward
         it comes after that one.
         """
-        this, before, after = self._units[unit], _Draft(), _Draft()
-        prefetch, ahead = self.setting.prefetch, self._ordered(micro, step)
+        this, draft = self._units[unit], Draft()
+        ahead, again = self._ordered(micro, step), self._again(draft, unit)
+        before = draft.part()
         if this.kind.wrapped:
-            if prefetch == "none" or (prefetch == "post" and (ahead or unit == self._wrapped[-1])):
-                own = self.flat(this.kind)
-                self._unshard(before, own, gathered=not self.setting.reshards)
-            before.writes.append(_wait_for_unshard)
-            if prefetch == "pre":
-                self._prefetch_backward(before, unit)
-        due = self._due(unit, ahead)
+            self._pre_backward(before, unit, ahead)
+        inside = self._nested.backward(draft, unit, micro)
+        after, due = draft.part(), self._due(unit, ahead)
+        following = unit if self.setting.prefetch == "post" and not ahead else None
         for number, late in enumerate(due):
             role = "own" if late is this else f"late.{number}"
-            after.roles[role] = late
-            after.key.append(late.kind.name)
-            following = unit if prefetch == "post" and not ahead else None
-            self._post_backward(after, self.flat(late.kind, role), late, micro, following)
-        waits = this not in due
-        after.roles.pop("own", None)
+            if role != "own":
+                draft.roles[role] = late
+            draft.key.append(late.kind.name)
+            own = self.parameters.own(late.kind, role)
+            self._moves.post_backward(after, own, late, micro, following)
+        holds, held = self._holds(unit), self._holds(unit + 1)
         return Backward(
             before=before.write,
-            after=partial(_after, kind=this.kind, then=after.write),
-            key=(*before.key, "then", *after.key, waits, micro),
-            roles={**before.roles, **after.roles},
+            before_again=again.before,
+            after_again=again.after,
+            nested=again.nested or inside.again,
+            nested_backward=inside.before,
+            accumulated=partial(_accumulated, posts=inside.after),
+            after=partial(_after, apart=inside.after.keys(), then=after.write),
+            holds_input=holds,
+            held=held,
+            key=(*draft.key, this not in due, micro, holds, held),
+            roles=draft.roles,
         )
+
+    def _holds(self, index: int) -> bool:
+        """Whether a unit's input and its gradient stay until backward ends.
+
+        The hook that reshards frozen parameters (``_register_post_backward_reshard_only_hook``)
+        refers to the node that accumulates the input's gradient, where a re-entrant checkpoint
+        detached the input; that node refers to the input, and the input to its hooks.
+        """
+        if index >= len(self._units) or not self._units[index].kind.wrapped:
+            return False
+        kind = self._units[index].kind
+        return kind.reentrant and not self.parameters.own(kind).trained
+
+    def _again(self, draft: Draft, unit: int) -> Forward:
+        """Around a unit's forward that a re-entrant checkpoint, which is around it, runs again."""
+        this = self._units[unit]
+        if not (this.kind.wrapped and this.kind.reentrant):
+            return Forward()
+        before, after, own = draft.part(), draft.part(), self.parameters.own(this.kind)
+        gathered = not self.setting.reshards
+        self._moves.unshard(before, own, gathered=gathered)
+        before.writes.append(wait_for_unshard)
+        nested = self._nested.forward(draft, unit, "again", gathered)
+        if self.setting.reshards:
+            self._moves.reshard(after, own, this, "freed.again")
+        return Forward(before=before.write, after=after.write, nested=nested)
+
+    def _pre_backward(self, draft: Draft, unit: int, ahead: bool) -> None:
+        """``_pre_backward_hook``: what was not gathered ahead is, and what ran before it."""
+        kind, prefetch = self._units[unit].kind, self.setting.prefetch
+        late = prefetch == "none" or (
+            prefetch == "post" and (ahead or unit == self._wrapped[-1] or kind.reentrant)
+        )
+        gathered = not self.setting.reshards
+        if late or kind.reentrant:
+            self._moves.unshard(draft, self.parameters.own(kind), gathered=gathered)
+        draft.writes.append(wait_for_unshard)
+        nested = self._nested.last(kind)
+        if prefetch == "pre" and nested is not None:
+            self._moves.unshard(draft, nested, gathered=gathered)
+        elif prefetch == "pre":
+            self._moves.prefetch_backward(draft, unit)
 
     def _due(self, index: int, ahead: bool) -> list[Unit]:
         """Wrapped units whose gradients are put together when unit ``index`` has run backward."""
@@ -271,55 +241,40 @@ class Fsdp1:
                 found.append(self._units[number])
         return found
 
-    def _post_backward(
-        self,
-        draft: _Draft,
-        parameter: FlatParameter,
-        whose: Unit | str,
-        micro: MicroStep,
-        index: int | None = None,
-    ) -> None:
-        """``_post_backward_hook`` behind the split's node: reshard, then reduce.
-
-        Between the two it gathers what comes before unit ``index``, if one is given.
-        """
-        if micro.reduce or self.setting.reshards:
-            self._queue.enqueue((whose, "freed.backward"))
-        prefetch = _Draft()
-        if index is not None:
-            self._prefetch_backward(prefetch, index)
-        write = partial(self._write_post, parameter=parameter, micro=micro, then=prefetch.write)
-        draft.writes.append(write)
-        draft.key += prefetch.key
-        draft.roles |= prefetch.roles
-
-    def _write_post(
-        self, w: BlockWriter, parameter: FlatParameter, micro: MicroStep, then: Write
-    ) -> None:
-        slots = [w.shared(m.home, f"{WAITING}.{m.weight.name}") for m in parameter.members]
-        fresh = gradient = self.reduce.flatten(w, parameter, slots)
-        if micro.accumulated:
-            gradient = self.reduce.add(w, parameter)
-        if micro.reduce or self.setting.reshards:
-            self.gather.reshard(w, parameter, "freed.backward")
-        then(w)
-        if micro.reduce:
-            self.reduce.reduce(w, parameter, gradient, micro)
-        elif not micro.accumulated:
-            self.reduce.keep(w, parameter, gradient)
-        if micro.accumulated:
-            w.free(fresh)
-
     def end_backward(self, micro: MicroStep, step: int) -> Hook:
-        """The root's ``_post_backward_hook``, then ``_post_backward_final_callback``."""
-        draft = _Draft(key=[micro])
-        self._post_backward(draft, self.root, ROOT, micro)
+        """The root's ``_post_backward_hook``, then ``_post_backward_final_callback``.
+
+        The latter reshards what no hook has, and drops the hooks.
+        """
+        draft = Draft(key=[micro])
+        if self.root.trained:
+            self._moves.post_backward(draft, self.root, ROOT, micro)
         if micro.reduce:
             awaited = [Stream.POST_BACKWARD]
             if self.setting.replicas > 1:
                 awaited.append(Stream.ALL_REDUCE)
             draft.writes.append(partial(_wait_for_reductions, awaited=awaited))
+        if not self.root.trained:
+            self._moves.post_backward(draft, self.root, ROOT, micro)
+        for index in self._wrapped:
+            self._finalize(draft, index, micro)
         return draft.hook()
+
+    def _finalize(self, draft: Draft, index: int, micro: MicroStep) -> None:
+        """``_catch_all_reshard`` and ``_finalize_params`` of one unit."""
+        unit, before = self._units[index], self._units[index - 1]
+        own = self.parameters.own(unit.kind, unit.label)
+        graph = unit.kind.graph
+        stays = not own.trained and graph.has_backward and not graph.input_requires_grad
+        if stays and (micro.reduce or self.setting.reshards):
+            self._moves.reshard(draft, own, unit, "freed.backward")
+        if self._holds(index):
+            names = (
+                ["grad.held"]
+                if index == 1 and not self._units[0].kind.graph.has_backward
+                else ["grad", "out"]
+            )
+            draft.writes.append(partial(_drop, whose=before.label, names=names))
 
     # -- step
 
@@ -328,7 +283,7 @@ class Fsdp1:
         if step == 0:
             zero = flat("zero_scalar", 1, DType.FP32, Category.BUFFERS, "optimizer")
             w.alloc(zero, slot=w.shared("own", "buffer.zero_scalar"))
-        clip_flat(w, shards, self.setting.stored)
+        clip_flat(w, shards, self._gradients)
 
     def rounds(self) -> Sequence[Round]:
         """One."""
@@ -337,55 +292,42 @@ class Fsdp1:
     def zero_grad(self, w: BlockWriter, kind: Kind) -> None:
         """A flat parameter's gradient goes; those of original parameters are views, and don't."""
         if kind.wrapped and not self.setting.original:
-            w.free(w.shared("own", "gradients"))
+            held = [self.parameters.own(kind), *self.parameters.nested(kind).values()]
+            w.free_all(w.shared("own", each.register("gradients")) for each in held if each.trained)
 
     def end_step(self, w: BlockWriter) -> None:
         """The root's gradient, likewise."""
-        if not self.setting.original:
+        if not self.setting.original and self.root.trained:
             w.free(w.shared(ROOT, "gradients"))
 
 
-def _refuse(plan: Plan, units: Sequence[Unit]) -> None:
-    fsdp = plan.parallelism.fsdp
-    for asked, text in (
-        (plan.parallelism.dp_shard == 1, "with dp_shard: 1 (its NO_SHARD); use ddp or single"),
-        (units[-1].kind.wrapped, "with norm and head in one unit; use wrap: block"),
-        (plan.training.fine_tuning is not None, "with frozen weights or adapters; use fsdp2"),
-        (plan.offload_parameters, "with parameters on the host; use fsdp2"),
-        (
-            fsdp.use_orig_params and not all(u.kind.wrapped for u in units[1:-1]),
-            "with use_orig_params where the root holds blocks; use wrap: block, "
-            "or use_orig_params: false",
-        ),
-    ):
-        if asked:
-            raise UnsupportedError(f"fsdp1 is not yet supported {text}")
+def _accumulated(w: BlockWriter, name: str, slot: int, posts: Mapping[str, Write]) -> None:
+    """A nested module's gradient is there: its own hook takes it."""
+    if name in posts:
+        w.promote(slot, "own", f"{WAITING}.{name}")
+        posts[name](w)
 
 
-def _flat_weight(parameter: FlatParameter) -> Weight:
-    """A flat parameter as the optimizer sees it."""
-    name = "root.flat_param" if parameter.role == ROOT else "flat_param"
-    return Weight(name=name, shape=(parameter.numel,), module=parameter.first)
-
-
-def _after(w: BlockWriter, gradients: Gradients, kind: Kind, then: Write) -> None:
+def _after(w: BlockWriter, gradients: Gradients, apart: Collection[str], then: Write) -> None:
     """A unit's gradients wait; then those are put together that are complete."""
     for name, slot in gradients.items():
-        w.promote(slot, "own", f"{WAITING}.{name}")
+        if name not in apart:
+            w.promote(slot, "own", f"{WAITING}.{name}")
     then(w)
+
+
+def _drop(w: BlockWriter, whose: str, names: Sequence[str]) -> None:
+    """What only a unit's hook still referred to."""
+    w.free_all(w.shared(whose, name) for name in names)
 
 
 def _drop_gradients(w: BlockWriter, parameters: Sequence[FlatParameter]) -> None:
     """``_reset_flat_param_grad_info_if_needed``: no original parameter has a gradient any more."""
-    w.free_all(w.shared(parameter.role, "gradients") for parameter in parameters)
+    w.free_all(w.shared(p.role, p.register("gradients")) for p in parameters if p.trained)
 
 
 def _wait_for_compute(w: BlockWriter, streams: Sequence[Stream]) -> None:
     w.wait_stream(streams, Stream.COMPUTE)
-
-
-def _wait_for_unshard(w: BlockWriter) -> None:
-    w.wait_stream((Stream.COMPUTE,), Stream.UNSHARD)
 
 
 def _wait_for_reductions(w: BlockWriter, awaited: Sequence[Stream]) -> None:

@@ -20,21 +20,25 @@ class Gather:
     def init_lazily(self, w: BlockWriter, parameters: Iterable[FlatParameter]) -> None:
         """``init_flat_param_attributes``: storages are made to be resized to nothing at once."""
         for parameter in parameters:
-            if self.s.casts:
+            category, dtypes = Category.UNSHARDED_PARAMETERS, [self.s.compute]
+            if self._casts(parameter):
                 w.free(w.alloc(self._cast_shard(parameter)))
-            for dtype in (self.s.compute, self.s.stored) if self.s.casts else (self.s.compute,):
-                category = Category.UNSHARDED_PARAMETERS
-                w.free(
-                    w.alloc(flat("flat_param", parameter.padded, dtype, category, parameter.first))
-                )
+                dtypes.append(parameter.stored)
+            for dtype in dtypes:
+                whole = flat("flat_param", parameter.padded, dtype, category, parameter.first)
+                w.free(w.alloc(whole))
+
+    def _casts(self, parameter: FlatParameter) -> bool:
+        """Whether its shard is cast before it is gathered (``MixedPrecision.param_dtype``)."""
+        return parameter.stored is not self.s.compute
 
     def unshard(
         self, w: BlockWriter, parameter: FlatParameter, limit: tuple[str, str] | None
     ) -> None:
         """``limit``: role and name of the event that the host waits for first."""
-        shard, stored = parameter.shard, self.s.stored.itemsize
+        shard, stored = parameter.shard, parameter.stored.itemsize
         cast = None
-        if self.s.casts:
+        if self._casts(parameter):
             tensor = self._cast_shard(parameter)
             cast = w.alloc(tensor, Stream.PRE_UNSHARD)
             kernel = copy("unshard.cast", shard * stored, tensor.requested)
@@ -43,7 +47,9 @@ class Gather:
         self.hold_back(w, limit)
         category = Category.UNSHARDED_PARAMETERS
         whole = flat("flat_param", parameter.padded, self.s.compute, category, parameter.first)
-        w.alloc(whole, Stream.UNSHARD, slot=w.shared(parameter.role, "unsharded"))
+        w.alloc(
+            whole, Stream.UNSHARD, slot=w.shared(parameter.role, parameter.register("unsharded"))
+        )
         w.collective(
             Collective(
                 kind="all_gather",
@@ -64,7 +70,7 @@ class Gather:
 
     def reshard(self, w: BlockWriter, parameter: FlatParameter, event: str) -> None:
         """``_reshard``: the buffer goes, and an event marks when the compute stream has read it."""
-        w.free(w.shared(parameter.role, "unsharded"))
+        w.free(w.shared(parameter.role, parameter.register("unsharded")))
         if self.s.limited:
             w.record(w.event(parameter.role, event), Stream.COMPUTE)
 

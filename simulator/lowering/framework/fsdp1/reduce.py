@@ -34,21 +34,21 @@ class Reduce:
         """AccumulateGrad: add to the gradient that was not reduced; its slot."""
         size = parameter.numel * self.s.compute.itemsize
         w.launch(copy("flat_param.grad.add", 2 * size, size), parameter.last)
-        return w.shared(parameter.role, UNREDUCED)
+        return w.shared(parameter.role, parameter.register(UNREDUCED))
 
     def keep(self, w: BlockWriter, parameter: FlatParameter, gradient: int) -> None:
         """Without a reduction it stays (``no_sync``).
 
         Original parameters get views of it; their ``.grad`` is first made as large as they are now.
         """
-        w.promote(gradient, parameter.role, UNREDUCED)
+        w.promote(gradient, parameter.role, parameter.register(UNREDUCED))
         if not self.s.original:
             return
         for member in parameter.members:
             numel = member.within(parameter.shard)
             if numel:
                 category, module = Category.UNSHARDED_GRADIENTS, member.weight.module
-                w.free(w.alloc(flat("grad.empty_like", numel, self.s.stored, category, module)))
+                w.free(w.alloc(flat("grad.empty_like", numel, parameter.stored, category, module)))
 
     def reduce(
         self, w: BlockWriter, parameter: FlatParameter, gradient: int, micro: MicroStep
@@ -60,10 +60,12 @@ class Reduce:
             temporary.append(self._copied(w, "to", parameter, parameter.numel))
         if parameter.padded != parameter.numel:
             temporary.append(self._copied(w, "pad", parameter, parameter.padded))
-        becomes = self.s.reduce is self.s.stored and not micro.summed
+        becomes = self.s.reduce is parameter.stored and not micro.summed
         category = Category.GRADIENTS if becomes else Category.REDUCE_SCATTER
         tensor = flat("flat_param.grad", parameter.shard, self.s.reduce, category, parameter.last)
-        home = w.shared(parameter.role, "gradients") if not micro.summed else None
+        home = (
+            w.shared(parameter.role, parameter.register("gradients")) if not micro.summed else None
+        )
         shard = w.alloc(tensor, Stream.POST_BACKWARD, slot=home if becomes else None)
         self._sum(w, parameter)
         self._finish(w, parameter, shard, home, micro)
@@ -118,11 +120,11 @@ class Reduce:
         stream = Stream.ALL_REDUCE if self.s.replicas > 1 else Stream.POST_BACKWARD
         reduced = parameter.shard * self.s.reduce.itemsize
         self._divide(w, parameter, reduced, self.s.divisors[1], stream)
-        stored = parameter.shard * self.s.stored.itemsize
-        if self.s.reduce is not self.s.stored:
+        stored = parameter.shard * parameter.stored.itemsize
+        if self.s.reduce is not parameter.stored:
             category = Category.REDUCE_SCATTER if micro.summed else Category.GRADIENTS
             tensor = flat(
-                "flat_param.grad", parameter.shard, self.s.stored, category, parameter.last
+                "flat_param.grad", parameter.shard, parameter.stored, category, parameter.last
             )
             cast = w.alloc(tensor, stream, slot=home)
             w.launch(copy("flat_param.grad.cast", reduced, stored), parameter.last, stream)

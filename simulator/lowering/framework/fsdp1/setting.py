@@ -5,14 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulator.dtypes import DType
+from simulator.lowering.units import PEFT
+from simulator.model.graph import Weight
 from simulator.plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """``reshards``: units drop their parameters after forward (FULL_SHARD and HYBRID_SHARD)."""
+    """``reshards``: units drop their parameters after forward (FULL_SHARD and HYBRID_SHARD).
+
+    ``stored`` is the dtype of the shards, ``trained`` that of nested units', which ``nested`` says
+    there are: each trained leaf of a block is a unit (peft's ``fsdp_auto_wrap_policy``).
+    """
 
     stored: DType
+    trained: DType
     compute: DType
     reduce: DType
     world: int
@@ -21,11 +28,11 @@ class Setting:
     original: bool
     limited: bool
     prefetch: str
+    nested: bool
 
-    @property
-    def casts(self) -> bool:
-        """Whether shards are cast before they are gathered (``MixedPrecision.param_dtype``)."""
-        return self.stored is not self.compute
+    def nests(self, weight: Weight) -> bool:
+        """Whether a block's weight has a unit of its own."""
+        return self.nested and weight.trainable
 
     @property
     def divisors(self) -> tuple[int, int]:
@@ -44,6 +51,7 @@ def setting_of(plan: Plan) -> Setting:
     precision, fsdp = plan.training.precision, plan.parallelism.fsdp
     return Setting(
         stored=precision.parameters,
+        trained=plan.training.trained_precision.parameters,
         compute=precision.compute,
         reduce=precision.reduce,
         world=plan.parallelism.dp_shard,
@@ -52,4 +60,5 @@ def setting_of(plan: Plan) -> Setting:
         original=fsdp.use_orig_params,
         limited=fsdp.limit_all_gathers,
         prefetch=fsdp.backward_prefetch,
+        nested=fsdp.wrap == PEFT,
     )

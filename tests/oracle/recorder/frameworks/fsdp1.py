@@ -1,8 +1,10 @@
 """FSDP1: ``FullyShardedDataParallel`` around each block, watched through its handles.
 
 Options of a case: ``limit_all_gathers``, ``use_orig_params``, ``backward_prefetch`` (a name of
-``BackwardPrefetch``, or None) and ``keep_low_precision_grads``. ``wrap`` and ``reshard`` are as for
-FSDP2; ``prefetch_fwd`` is on or off. ``record_stream`` marks are not recorded: they delay when a
+``BackwardPrefetch``, or None), ``keep_low_precision_grads`` and ``upcast`` (as accelerate stores
+trained flat parameters: in fp32). ``wrap`` and ``reshard`` are as for FSDP2, and ``wrap`` ``peft``
+gives each block and each trained leaf in it a unit of its own, as peft's ``fsdp_auto_wrap_policy``;
+``prefetch_fwd`` is on or off. ``record_stream`` marks are not recorded: they delay when a
 freed block may be used again, not what is live.
 """
 
@@ -69,7 +71,7 @@ class Fsdp1:
         option = self.case.option
         wrapped = self._wrapped(built)
         prefetch = option.get("backward_prefetch", "BACKWARD_PRE")
-        return FullyShardedDataParallel(
+        root = FullyShardedDataParallel(
             built.root,
             auto_wrap_policy=CustomPolicy(lambda module: module in wrapped),
             sharding_strategy=self._strategy(),
@@ -81,8 +83,13 @@ class Fsdp1:
             use_orig_params=bool(option.get("use_orig_params", True)),
             device_id=torch.device("cuda", 0),
         )
+        if option.get("upcast"):
+            _upcast(root)
+        return root
 
     def _wrapped(self, built: Built) -> set[nn.Module]:
+        if self.case.wrap == "peft":
+            return set(built.blocks) | {leaf for leaf in built.root.modules() if _is_trained(leaf)}
         parts = parts_of(self.case.wrap)
         wrapped = set(built.blocks) if "blocks" in parts else set()
         return wrapped | {built.embedding} if "embedding" in parts else wrapped
@@ -128,6 +135,20 @@ class Fsdp1:
                 tracer.tag(parameter.grad, "sharded_grad")
 
 
+def _is_trained(module: nn.Module) -> bool:
+    """Whether peft's policy wraps it for its weight."""
+    weight = getattr(module, "weight", None)
+    return not list(module.children()) and weight is not None and weight.requires_grad
+
+
+def _upcast(root: nn.Module) -> None:
+    """As ``Accelerator.prepare_model`` does before anything is initialised lazily."""
+    for part in FullyShardedDataParallel.fsdp_modules(root):
+        if part._has_params and part._flat_param.requires_grad:
+            part._flat_param.data = part._flat_param.data.to(torch.float32)
+            part._handle._orig_param_dtype = torch.float32
+
+
 def _patch(stack: ExitStack) -> None:
     for module in MODULES:
         for name, value in (
@@ -137,9 +158,17 @@ def _patch(stack: ExitStack) -> None:
             # fake storages have no addresses
             ("_data_ptr_allocated", lambda tensor: tensor.untyped_storage().size() > 0),
             ("_same_storage", lambda one, other: _cdata(one) == _cdata(other)),
+            ("_catch_all_reshard", _catch_all_reshard),
         ):
             if hasattr(module, name):
                 stack.enter_context(mock.patch.object(module, name, value))
+
+
+def _catch_all_reshard(state: Any) -> None:
+    """torch's, which compares addresses: what is not yet resharded when backward ends."""
+    handle = state._handle
+    if handle and _cdata(handle.flat_param) != _cdata(handle.flat_param._local_shard):
+        runtime._reshard(state, handle, runtime._should_free_in_backward(state, handle))
 
 
 def _cdata(tensor: torch.Tensor) -> int:

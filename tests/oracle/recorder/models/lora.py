@@ -41,7 +41,11 @@ def _inject(built: Built, case: Case) -> None:
     }
     asked = linears if case.lora == ALL_LINEAR else set(case.lora.split(","))
     config = LoraConfig(
-        r=case.rank, target_modules=sorted(asked), lora_dropout=case.lora_dropout, bias="none"
+        r=case.rank,
+        target_modules=sorted(asked),
+        lora_dropout=case.lora_dropout,
+        bias="none",
+        use_dora=case.dora,
     )
     # made on the device and in the dtype they are to have: fake tensors can't be moved in place
     with (
