@@ -33,7 +33,8 @@ class Adapters:
     """LoRA (arXiv:2106.09685): y + B·A·x beside chosen linears, A [rank, in] and B [out, rank].
 
     ``targets``: short names, names of the model's own, or ``all-linear``. ``dropout``: of A's
-    input. ``dtype``: of A and B; None is the base weights'. ``dora``: with a magnitude for
+    input. ``dtype``: of A and B; None is the base weights'. ``reads``: the
+    dtype that their input is cast to, if not that. ``dora``: with a magnitude for
     each output (arXiv:2402.09353).
     """
 
@@ -41,6 +42,7 @@ class Adapters:
     targets: tuple[str, ...]
     dropout: float = 0.0
     dtype: DType | None = None
+    reads: DType | None = None
     dora: bool = False
 
     def chooses(self, linear: str, *, in_block: bool = True) -> bool:

@@ -57,7 +57,7 @@ def decoder_of(config: ModelConfig, plan: Plan) -> Decoder:
         seq=training.seq_len,
         dtype=training.precision.compute,
         autocast=training.precision.autocast,
-        tuning=_gathered(training.fine_tuning) if framework == "fsdp1" else training.fine_tuning,
+        tuning=_gathered(plan),
         float8=_float8(training),
         loss=LossChoice(
             name=training.loss,
@@ -85,11 +85,17 @@ def _calls_head_once(config: ModelConfig, decoder: Decoder, plan: Plan) -> bool:
     return config.style == "torchtitan" and parallelism.framework == "fsdp2" and "head" in wrapped
 
 
-def _gathered(tuning: FineTuning | None) -> FineTuning | None:
-    """What is trained, as FSDP1 gathers it: in the compute dtype, whatever it is stored in."""
-    if tuning is None or tuning.adapters is None:
+def _gathered(plan: Plan) -> FineTuning | None:
+    """What is trained; FSDP1 gathers it in the compute dtype, whatever it is stored in.
+
+    peft casts the adapters' input to the dtype that it sees, which is that of the shards where
+    they are original parameters.
+    """
+    tuning, parallelism = plan.training.fine_tuning, plan.parallelism
+    if tuning is None or tuning.adapters is None or parallelism.framework != "fsdp1":
         return tuning
-    return replace(tuning, adapters=replace(tuning.adapters, dtype=None))
+    seen = tuning.adapters.dtype if parallelism.fsdp.use_orig_params else None
+    return replace(tuning, adapters=replace(tuning.adapters, dtype=None, reads=seen))
 
 
 def _float8(training: Training) -> Float8 | None:

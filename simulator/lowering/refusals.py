@@ -21,7 +21,12 @@ def check_loss(decoder: Decoder, plan: Plan) -> None:
     """
     parallelism, loss = plan.parallelism, plan.training.loss
     if decoder.loss_part.projects and parallelism.framework not in ("fsdp2", "single"):
-        raise UnsupportedError(f"loss {loss!r} is not supported under {parallelism.framework}")
+        trained = decoder.embedding.trained or decoder.head.trained
+        whose = f"under {parallelism.framework}"
+        if parallelism.framework != "fsdp1":
+            raise UnsupportedError(f"loss {loss!r} is not supported {whose}")
+        if trained:
+            raise UnsupportedError(f"loss {loss!r} is not supported {whose} with a trained head")
     if decoder.loss_part.projects and plan.training.precision.loss_scaling:
         raise UnsupportedError(f"loss {loss!r} is not supported with loss scaling")
     apart = "head" in wrapped_sorts(parallelism.fsdp.wrap, decoder)

@@ -93,7 +93,11 @@ def _check_dora(
 
 
 def check_under_fsdp1(
-    mesh: Parallelism, tuning: FineTuning | None, tree: Map, mistakes: Mistakes
+    mesh: Parallelism,
+    tuning: FineTuning | None,
+    precision: Precision,
+    tree: Map,
+    mistakes: Mistakes,
 ) -> None:
     """What FSDP1 cannot do with frozen weights, or not yet here."""
     adapters = tuning.adapters if tuning else None
@@ -109,7 +113,7 @@ def check_under_fsdp1(
             (*FSDP, "forward_prefetch"),
             "not yet supported under fsdp1 with fine_tuning; supported: 0",
         ),
-        *of_wrap(mesh.fsdp, tuning, adapters),
+        *of_wrap(mesh.fsdp, tuning, precision),
     ):
         if asked:
             mistakes.at(tree, where, text)
@@ -118,8 +122,9 @@ def check_under_fsdp1(
 Check = tuple[bool, tuple[str, ...], str]
 
 
-def _of_peft(fsdp: Fsdp, tuning: FineTuning | None, adapters: Adapters | None) -> Iterator[Check]:
+def _of_peft(fsdp: Fsdp, tuning: FineTuning | None, precision: Precision) -> Iterator[Check]:
     """With a unit for each adapter."""
+    adapters = tuning.adapters if tuning else None
     yield (
         adapters is None,
         (*FSDP, "wrap"),
@@ -130,11 +135,13 @@ def _of_peft(fsdp: Fsdp, tuning: FineTuning | None, adapters: Adapters | None) -
         (*FSDP, "backward_prefetch"),
         "not yet supported with wrap: peft; supported: pre, none",
     )
+    wide = adapters is not None and adapters.dtype is not None
     yield (
-        adapters is not None and adapters.dtype is not None and fsdp.use_orig_params,
+        wide and fsdp.use_orig_params and precision.autocast is None,
         (*FSDP, "use_orig_params"),
-        "peft casts its input to the dtype of the shard that it sees, which is not yet "
-        "supported; supported: false, or fine_tuning.adapters in the weights' dtype",
+        "peft casts its input to the dtype of the shard that it sees, and autocast alone casts it "
+        "back; supported: false, training.precision.autocast: true, or fine_tuning.adapters in "
+        "the weights' dtype",
     )
     yield (
         tuning is not None and bool(tuning.also_train),
@@ -143,8 +150,9 @@ def _of_peft(fsdp: Fsdp, tuning: FineTuning | None, adapters: Adapters | None) -
     )
 
 
-def _of_flat(fsdp: Fsdp, tuning: FineTuning | None, adapters: Adapters | None) -> Iterator[Check]:
+def _of_flat(fsdp: Fsdp, tuning: FineTuning | None, precision: Precision) -> Iterator[Check]:
     """With adapters in the flat parameters of their blocks."""
+    adapters = tuning.adapters if tuning else None
     yield (
         adapters is not None and not fsdp.use_orig_params,
         (*FSDP, "use_orig_params"),

@@ -61,7 +61,7 @@ def resolve_training(
         tuning = resolve_fine_tuning(section.fine_tuning, model, precision, tree, mistakes)
     _check_tuning(tuning, precision, framework, tree, mistakes)
     if mesh is not None and framework == "fsdp1":
-        check_under_fsdp1(mesh, tuning, tree, mistakes)
+        check_under_fsdp1(mesh, tuning, precision, tree, mistakes)
     if model is not None:
         _check_autocast(precision, model.style, tree, mistakes)
     _check_what_meets(section, model, precision, tuning is not None, mesh, tree, mistakes)

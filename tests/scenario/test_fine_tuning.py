@@ -118,7 +118,7 @@ def test_adapters_under_fsdp1_are_wrapped_as_the_trainer_of_transformers_does(
     [
         (["parallelism.fsdp.forward_prefetch=1"], "with fine_tuning; supported: 0"),
         (["parallelism.fsdp.backward_prefetch=post"], "supported: pre, none"),
-        (["parallelism.fsdp.use_orig_params=true"], "the dtype of the shard that it sees"),
+        (["parallelism.fsdp.use_orig_params=true"], "and autocast alone casts it back"),
         (
             ["parallelism.fsdp={wrap: block, use_orig_params: false}"],
             "only with use_orig_params; supported: true, or wrap: peft",
@@ -135,6 +135,21 @@ def test_what_fsdp1_cannot_do_with_frozen_weights(
     with pytest.raises(ScenarioError) as caught:
         load_text(TINY, [*FSDP1, *sets])
     assert words in str(caught.value)
+
+
+def test_original_parameters_show_peft_the_dtype_of_their_shards(load_text: Load) -> None:
+    sets = [*FSDP1, "parallelism.fsdp.use_orig_params=true"]
+    sets.append("training.precision={parameters: bf16, autocast: true}")
+    plan = load_text(TINY, sets).plan
+    assert plan.parallelism.fsdp.use_orig_params
+    assert plan.training.precision.autocast is DType.BF16
+
+
+def test_a_loss_that_projects_by_a_frozen_head_goes_with_fsdp1(load_text: Load) -> None:
+    assert load_text(TINY, [*FSDP1, "training.loss=fused-linear"]).plan.training.loss
+    for change in ("training.fine_tuning=null", "parallelism.framework=ddp"):
+        with pytest.raises(ScenarioError, match="is not supported under"):
+            load_text(TINY, [*FSDP1, "training.loss=fused-linear", change])
 
 
 def test_re_entrant_checkpoints_stand_around_units_of_fsdp1(load_text: Load) -> None:

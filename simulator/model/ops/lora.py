@@ -24,7 +24,7 @@ def with_adapters(b: GraphBuilder, x: int, y: int, adapters: Adapters, beside: B
     x is cast first, and both live until the module returns; A keeps its input, B the [b, s, rank]
     between them. Source: peft 0.21 tuners/lora/layer.py, ``Linear.forward``.
     """
-    name, dtype = beside.name, adapters.dtype or b.dtype
+    name, dtype = beside.name, adapters.reads or adapters.dtype or b.dtype
     with b.frame() as frame:
         wide = cast(b, x, dtype, f"{name}.lora.input")
         if wide != x:
@@ -45,7 +45,7 @@ def beside_packed(b: GraphBuilder, x: int, y: int, adapters: Adapters, beside: B
     """
     name = beside.name
     kept = _clone(b, y, f"{name}.lora.clone")
-    own, out = adapters.dtype or b.dtype, b.of(y).dtype
+    own, out = adapters.reads or adapters.dtype or b.dtype, b.of(y).dtype
     with b.frame() as frame:
         wide = x if b.autocast else cast(b, x, own, f"{name}.lora.input")
         if wide != x:

@@ -32,6 +32,9 @@ from simulator.lowering.writer import BlockWriter
 from simulator.plan.plan import Plan
 from simulator.program.instructions import Category, Stream
 
+OLD = "upcast"
+"""First word of registers of shards as they were before they were upcast."""
+
 
 class Fsdp1:
     """``FullyShardedDataParallel``.
@@ -68,6 +71,9 @@ class Fsdp1:
             name, category = flat_weight(each).name, Category.PARAMETERS
             tensor = flat(name, each.shard, each.stored, category, each.first)
             w.alloc(tensor, slot=w.shared("own", f"shard.{name}"))
+            if self.setting.upcasts(each.stored):
+                old = flat(name, each.shard, self.setting.stored, category, each.first)
+                w.alloc(old, slot=w.shared("own", f"{OLD}.{name}"))
         for weight in kind.graph.weights:
             alloc_states(w, weight)
 
@@ -84,6 +90,8 @@ class Fsdp1:
         first = step == 0 and not micro.later
         if first:
             draft.writes.append(partial(self._moves.gather.init_lazily, parameters=everyone))
+            upcast = [each for each in everyone if self.setting.upcasts(each.stored)]
+            draft.writes.append(partial(_drop_old, parameters=upcast))
         streams = (Stream.UNSHARD, Stream.PRE_UNSHARD)
         draft.writes.append(partial(_wait_for_compute, streams=streams))
         if self.setting.original and step > 0 and not micro.later:
@@ -299,6 +307,11 @@ class Fsdp1:
         """The root's gradient, likewise."""
         if not self.setting.original and self.root.trained:
             w.free(w.shared(ROOT, "gradients"))
+
+
+def _drop_old(w: BlockWriter, parameters: Sequence[FlatParameter]) -> None:
+    """Original parameters become views of the upcast shards."""
+    w.free_all(w.shared(each.role, f"{OLD}.{flat_weight(each).name}") for each in parameters)
 
 
 def _accumulated(w: BlockWriter, name: str, slot: int, posts: Mapping[str, Write]) -> None:

@@ -30,6 +30,14 @@ class Setting:
     prefetch: str
     nested: bool
 
+    def upcasts(self, stored: DType) -> bool:
+        """Whether original parameters view a shard that was upcast when all was wrapped.
+
+        accelerate's ``prepare_model`` casts flat parameters that are trained to fp32; their views
+        are made anew in the first forward.
+        """
+        return self.original and stored is not self.stored
+
     def nests(self, weight: Weight) -> bool:
         """Whether a block's weight has a unit of its own."""
         return self.nested and weight.trainable

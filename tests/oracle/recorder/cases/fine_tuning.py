@@ -54,6 +54,20 @@ FSDP1_TUNED = {
     "fsdp1_hf_peft_reentrant": _peft(
         **{**_QWEN, "wrap": "peft", "lora": "q_proj,v_proj"}, ac="full_reentrant"
     ),
+    "fsdp1_hf_peft_reentrant_orig_autocast": _peft(
+        **{**_QWEN, "wrap": "peft", "lora": "q_proj,v_proj,o_proj"},
+        ac="full_reentrant",
+        autocast=True,
+        options={"use_orig_params": True},
+    ),
+    "fsdp1_hf_peft_reentrant_autocast": _peft(
+        **{**_QWEN, "wrap": "peft", "lora": "all-linear"}, ac="full_reentrant", autocast=True
+    ),
+    "fsdp1_hf_peft_reentrant_projects": _peft(
+        **{**_QWEN, "model": "hf:llama-2-7b", "wrap": "peft", "lora": "q_proj,v_proj"},
+        ac="full_reentrant",
+        loss="chunked-head-8",
+    ),
     "fsdp1_reentrant": _mixed(ac="full_reentrant"),
     "fsdp1_reentrant_frozen": _mixed(ac="full_reentrant", freeze=("embed", "layers.0", "layers.2")),
     "fsdp1_lora_mixed": _mixed(lora="wq,w2", rank=8),

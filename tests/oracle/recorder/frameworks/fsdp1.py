@@ -109,7 +109,10 @@ class Fsdp1:
         )
 
     def started(self, module: nn.Module, tracer: Tracer) -> nn.Module:
-        """All is wrapped already."""
+        """All is wrapped already; original parameters may be views of what was upcast."""
+        for part in FullyShardedDataParallel.fsdp_modules(module):
+            if part._has_params:
+                tracer.tag(part._flat_param, "sharded_param")
         return module
 
     @contextmanager
