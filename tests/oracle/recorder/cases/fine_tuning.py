@@ -69,6 +69,12 @@ FSDP1_TUNED = {
         loss="chunked-head-8",
     ),
     "fsdp1_reentrant": _mixed(ac="full_reentrant"),
+    "fsdp1_reentrant_frozen_root": _mixed(
+        ac="full_reentrant", freeze=("embed", "norm", "head"), options=(("use_orig_params", False),)
+    ),
+    "ddp_lora_reentrant": Case(
+        **{"framework": "ddp", "ws": 4, "ac": "full_reentrant"}, **_QV, **PURE_BF16
+    ),
     "fsdp1_reentrant_frozen": _mixed(ac="full_reentrant", freeze=("embed", "layers.0", "layers.2")),
     "fsdp1_lora_mixed": _mixed(lora="wq,w2", rank=8),
     "fsdp1_lora_mixed_full_ga2": _mixed(ac="full", clip=True, grad_accum=2, **_QV),
