@@ -94,12 +94,14 @@ class FineTuning:
 
     With ``adapters`` all others are frozen but the modules of ``also_train``; without, all are
     trained but the modules of ``freeze``, or the layers: ``layers.7``, ``layers.0-15``.
+    ``wide_norms``: norms are fp32 beside 16-bit weights.
     """
 
     adapters: Adapters | None = None
     base: Nf4 | None = None
     also_train: tuple[str, ...] = ()
     freeze: tuple[str, ...] = ()
+    wide_norms: bool = False
 
     def trains(self, module: str) -> bool:
         """Whether the model's own weights of a module (``layers.*.mlp``) are trained."""

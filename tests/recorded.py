@@ -230,6 +230,7 @@ def fine_tuning_of(config: dict[str, Any]) -> FineTuning | None:
             dtype=SHORT_NAMES[dtype] if dtype and dtype != config["master"] else None,
         ),
         also_train=tuple(config.get("trains", ())),
+        wide_norms=config.get("wide_norms", False),
     )
 
 

@@ -189,13 +189,18 @@ class GraphBuilder:
             module=self.module,
             tied=tied,
             trainable=trainable,
-            dtype=dtype if nf4 is None else DType.BF16,
+            dtype=self._dtype(name, dtype) if nf4 is None else DType.BF16,
             nf4=nf4,
             routed=routed,
             gathered=DType.FP8 if self._gathers_float8(shape) else None,
         )
         self._weights.insert(self._place(name) if adapter else len(self._weights), weight)
         return weight
+
+    def _dtype(self, name: str, given: DType | None) -> DType | None:
+        """A weight's own; trl's ``peft_module_casting_to_bf16`` casts what is called a norm."""
+        wide = self.tuning is not None and self.tuning.wide_norms and "norm" in name
+        return DType.FP32 if wide else given
 
     def _place(self, adapter: str) -> int:
         """Where an adapter's weight is registered: behind those of its linear."""

@@ -109,6 +109,7 @@ ABOUT: dict[str, str] = {
     "training.fine_tuning.adapters": "Their dtype; left out: fp32 (hf), the weights' (torchtitan)",
     "training.fine_tuning.dora": "Magnitudes beside the adapters (arXiv:2402.09353)",
     "training.fine_tuning.rank_stabilized": "Scale by alpha / sqrt(rank): no memory, no time",
+    "training.fine_tuning.norms": "fp32 beside 16-bit weights, as trl casts 4-bit models",
     "training.fine_tuning.base": "nf4: the blocks' frozen linears in 4 bits (QLoRA)",
     "training.fine_tuning.double_quant": "Whether the scales of 4-bit weights are quantised too",
     "training.fine_tuning.also_train": "Trained beside the adapters: embed, norm, head",

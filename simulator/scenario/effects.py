@@ -167,6 +167,7 @@ def _of_fine_tuning(tuning: FineTuning | None) -> Iterator[Dead]:
         ("also_train", None),
         ("dora", False),
         ("rank_stabilized", False),
+        ("norms", None),
     ):
         yield f"{where}.{key}", harmless, why
 

@@ -60,7 +60,14 @@ def resolve_fine_tuning(
     if section.base is not None:
         base = Nf4(double_quant=section.double_quant)
         _check_base(model, tree, mistakes)
-    return FineTuning(adapters=adapters, base=base, also_train=section.also_train)
+    if section.norms is not None:
+        _check_norms(model, precision, tree, mistakes)
+    return FineTuning(
+        adapters=adapters,
+        base=base,
+        also_train=section.also_train,
+        wide_norms=section.norms is not None,
+    )
 
 
 def _check_some_left(
@@ -73,6 +80,19 @@ def _check_some_left(
     if frozen >= set(MODULES) and layers:
         text = f"{', '.join(freeze)} are all of the model, so nothing is trained; leave one out"
         mistakes.at(tree, (*PATH, "freeze"), text)
+
+
+def _check_norms(model: ModelConfig, precision: Precision, tree: Map, mistakes: Mistakes) -> None:
+    """What fp32 norms return goes on in fp32, which autocast alone casts for a product."""
+    text = ""
+    if model.style != "hf" or model.family not in ("llama", "mistral", "qwen2", "qwen3"):
+        text = f"not yet supported with {model.family} in style {model.style}; supported: "
+        text += "llama, mistral, qwen2, qwen3 in model.style: hf"
+    elif precision.autocast is None or precision.compute is not DType.BF16:
+        text = "16-bit products of what fp32 norms return need autocast; supported: "
+        text += "training.precision: {parameters: bf16, autocast: true}"
+    if text:
+        mistakes.at(tree, (*PATH, "norms"), text)
 
 
 def _check_dora(

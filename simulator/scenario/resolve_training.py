@@ -111,6 +111,10 @@ def _check_tuning(
     if precision.fp8 is not None:
         text = "float8 linears are not supported with fine_tuning; leave out one of the two"
         mistakes.at(tree, ("training", "precision", "fp8"), text)
+    if tuning.wide_norms and framework not in ("single", "ddp"):
+        text = f"{framework} with norms of another dtype than the weights beside them is not yet "
+        text += "supported (trl casts none under FSDP); supported: framework: single, ddp"
+        mistakes.at(tree, ("training", "fine_tuning", "norms"), text)
     if framework == "deepspeed":
         text = "not yet supported under deepspeed; supported: framework: fsdp2, fsdp1, ddp, single"
         mistakes.at(tree, ("training", "fine_tuning"), text)

@@ -210,6 +210,7 @@ class FineTuningSection(Section):
     adapters: Annotated[str, choice(["fp32", "bf16"])] | None = None
     dora: Flag = False
     rank_stabilized: Flag = False
+    norms: Annotated[str, choice(["fp32"])] | None = None
     base: Annotated[str, choice(["nf4"])] | None = None
     double_quant: Flag = True
     also_train: Annotated[Any, modules()] = ()

@@ -103,6 +103,7 @@ HONOURED: dict[str, Any] = {
     "training.fine_tuning.adapters": "bf16",
     "training.fine_tuning.dora": "true",
     "training.fine_tuning.rank_stabilized": "true",
+    "training.fine_tuning.norms": None,  # beside bf16 under autocast: test_fine_tuning.py
     "training.fine_tuning.base": "nf4",
     "training.fine_tuning.double_quant": "false",
     "training.fine_tuning.also_train": ["head"],

@@ -7,6 +7,7 @@ import pytest
 from simulator.dtypes import DType
 from simulator.errors import ScenarioError
 from simulator.fine_tuning import Adapters, FineTuning
+from simulator.lowering.lower import decoder_of
 from tests.scenario.conftest import TINY, Load
 
 LORA = "training.fine_tuning=lora"
@@ -188,3 +189,21 @@ def test_a_rank_stabilised_scaling_is_accepted_and_costs_nothing(load_text: Load
     found = load_text(TINY, [LORA, "training.fine_tuning.rank_stabilized=true"])
     assert found.plan == load_text(TINY, [LORA]).plan
     assert "a scaling costs neither memory nor time" in found.warnings[0]
+
+
+def test_norms_in_fp32_make_the_residual_stream_fp32(load_text: Load) -> None:
+    """trl's casts of a 4-bit model: from the first MLP on, whose 4-bit linears return fp32."""
+    sets = ["parallelism.framework=single", "cluster.gpus_per_node=1", "model.style=hf"]
+    sets.append("training.fine_tuning={method: lora, base: nf4, norms: fp32}")
+    autocast = "training.precision={parameters: bf16, autocast: true}"
+    found = load_text(TINY, [*sets, autocast])
+    first, *later = decoder_of(found.model, found.plan).blocks
+    dtypes = [graph.values[graph.input or 0].dtype for graph in (first, *later)]
+    assert dtypes == [DType.BF16, *[DType.FP32] * len(later)]
+    for change, words in (
+        ("training.precision=pure-bf16", "need autocast"),
+        ("model=gpt2", "supported: llama, mistral"),
+        ("parallelism.framework=fsdp2", "trl casts none under FSDP"),
+    ):
+        with pytest.raises(ScenarioError, match=words):
+            load_text(TINY, [*sets, autocast, change])

@@ -104,6 +104,12 @@ BEFORE: dict[str, dict[str, Any]] = {
             "also_train",
         )
     },
+    "training.fine_tuning.norms": {
+        "parallelism.framework": "single",
+        "cluster.gpus_per_node": 1,
+        "training.fine_tuning": "lora",
+        "training.precision": {"parameters": "bf16", "autocast": True},
+    },
     "measured.of": {"measured.host_peak": "1 GiB"},
     "measured.tokens_per_s_per_gpu": {"measured.step_time": None},
 }
@@ -135,6 +141,7 @@ VALUES: dict[str, Any] = {
     "training.attention": "eager",
     "training.packing": "padded",
     "training.activation_checkpointing.reentrant": True,
+    "training.fine_tuning.norms": "fp32",
     "training.activation_checkpointing.save": ["aten.mm"],
     "training.activation_checkpointing.modules": ["mlp"],
     "training.loss": "compiled",

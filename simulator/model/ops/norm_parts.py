@@ -85,21 +85,21 @@ def weighted(b: GraphBuilder, x: int, weight: Weight, name: str) -> int:
 
     The weight's is summed in that dtype, then cast.
     """
-    known = b.of(x)
-    shape, dtype = known.shape, wider(known.dtype, b.dtype)
+    known, own = b.of(x), weight.dtype or b.dtype
+    shape, dtype = known.shape, wider(known.dtype, own)
     out = b.value(name, shape, dtype)
     size = b.bytes(out)
     rule = Rule(name)
     rule.promoted("grad_input", dtype, value=x, known=known, read=size, reads=())
     product = rule.make("product", shape, dtype, read=size + b.bytes(x), toward=weight.name)
     summed = None
-    if dtype is b.dtype:
+    if dtype is own:
         rule.make("weight.grad", weight.shape, dtype, weight=weight.name, read=size)
     else:
         summed = rule.make("weight.sum", weight.shape, dtype, read=size, toward=weight.name)
     rule.free(product)
     if summed is not None:
-        rule.make("weight.grad", weight.shape, b.dtype, weight=weight.name, read=4 * weight.numel)
+        rule.make("weight.grad", weight.shape, own, weight=weight.name, read=4 * weight.numel)
         rule.free(summed)
     rule.settle()
     kernel = Elementwise(name=name, kind="copy", read=b.bytes(x), written=size)

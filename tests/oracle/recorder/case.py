@@ -15,6 +15,7 @@ SINCE = (
     "lora_dropout",
     "lora_dtype",
     "dora",
+    "wide_norms",
     "trains",
     "freeze",
     "fp8",
@@ -48,8 +49,8 @@ class Case:
     parameter in a hook.
     ``framework``: a name of ``recorder.frameworks``; ``options`` are its own. ``lora``: names of
     linears with adapters, by commas, or ``all-linear``; ``lora_dtype`` None is the base's;
-    ``dora``: with magnitudes; beside adapters the parts ``trains`` are trained; without, all but
-    the parts ``freeze``. Parts are
+    ``dora``: with magnitudes; ``wide_norms``: norms in fp32; beside adapters the parts ``trains``
+    are trained; without, all but the parts ``freeze``. Parts are
     ``embed``, ``layers``, ``norm`` and ``head``, to freeze also ``layers.7``. ``fp8``:
     torchao's float8 linears in the blocks, ``tensorwise``, ``rowwise`` (of compiled blocks), or
     ``all_gather`` to gather them so too.
@@ -90,6 +91,7 @@ class Case:
     lora_dropout: float = 0.0
     lora_dtype: str | None = None
     dora: bool = False
+    wide_norms: bool = False
     trains: tuple[str, ...] = ()
     freeze: tuple[str, ...] = ()
     fp8: str | None = None

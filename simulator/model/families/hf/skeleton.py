@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from simulator.dtypes import DType
 from simulator.model.builder import GraphBuilder
 from simulator.model.config import ModelConfig
 from simulator.model.decoder import BLOCK, Buffer, Decoder, Shape
@@ -55,10 +56,11 @@ class Family:
     def __call__(self, config: ModelConfig, shape: Shape) -> Decoder:
         """The graphs of one model for one micro-batch."""
         embedding = self._embedding(config, shape)
+        blocks = self._blocks(config, shape, embedding)
         return Decoder(
             embedding=embedding,
-            blocks=self._blocks(config, shape, embedding),
-            head=self._head(config, shape, embedding),
+            blocks=blocks,
+            head=self._head(config, shape, embedding, blocks[-1]),
             loss_part=write_loss(shape, config.hidden, self._projection(config), hf=True),
             buffers=self.buffers(config),
             embedding_fqn=f"{self.base}.{self.embedding}",
@@ -72,18 +74,28 @@ class Family:
         return b.build(input=None, output=started.hidden, lends=started.held)
 
     def _blocks(self, config: ModelConfig, shape: Shape, embedding: Graph) -> tuple[Graph, ...]:
-        """Each layer's graph; layers of one kind share theirs."""
-        kinds = [self.kind_of(config, layer) for layer in range(config.layers)]
-        graphs = {kind: self._block(config, shape, embedding, kind) for kind in set(kinds)}
-        return tuple(graphs[kind] for kind in kinds)
+        """Each layer's graph; layers of one kind share theirs, and what it is passed its dtype."""
+        made: dict[tuple[str, DType], Graph] = {}
+        passed, blocks = embedding.values[embedding.output].dtype, []
+        for layer in range(config.layers):
+            key = self.kind_of(config, layer), passed
+            if key not in made:
+                made[key] = self._block(config, shape, embedding, *key)
+            blocks.append(made[key])
+            passed = blocks[-1].values[blocks[-1].output].dtype
+        return tuple(blocks)
 
-    def _block(self, config: ModelConfig, shape: Shape, embedding: Graph, kind: str) -> Graph:
+    def _block(
+        self, config: ModelConfig, shape: Shape, embedding: Graph, kind: str, passed: DType
+    ) -> Graph:
         block = self.other_blocks[kind] if kind else self.block
         not_passed = self.not_passed | self.withheld.get(kind, frozenset())
         name = f"{BLOCK}.{kind}" if kind else BLOCK
+        if passed is not embedding.values[embedding.output].dtype:
+            name = f"{name} in {passed.name.lower()}"
         b = GraphBuilder(name, shape.dtype, shape.autocast, shape.tuning, shape.float8)
         b.module = "layers.*.attention"
-        x = b.value("x", (shape.batch, shape.seq, config.hidden))
+        x = b.value("x", (shape.batch, shape.seq, config.hidden), passed)
         for lent in _lent(embedding):
             if lent.name not in not_passed and lent != embedding.values[embedding.output]:
                 b.borrow(lent.name, lent.shape, lent.dtype)
@@ -93,14 +105,15 @@ class Family:
         tied = f"{self.embedding}.weight" if config.tied else ""
         return Head(name="lm_head", vocab=config.vocab, tied=tied, softcap=self.softcap)
 
-    def _head(self, config: ModelConfig, shape: Shape, embedding: Graph) -> Graph:
+    def _head(self, config: ModelConfig, shape: Shape, embedding: Graph, last: Graph) -> Graph:
         """The base model's forward returns after the norm: its locals go, the input among them.
 
         What the norm returned is a local of the caller, which computes the loss.
         """
         b = GraphBuilder("head", shape.dtype, shape.autocast, shape.tuning, shape.float8)
         b.module = "norm"
-        x = b.value("x", (shape.batch, shape.seq, config.hidden))
+        passed = last.values[last.output].dtype
+        x = b.value("x", (shape.batch, shape.seq, config.hidden), passed)
         held = [b.borrow(lent.name, lent.shape, lent.dtype) for lent in _lent(embedding)]
         with b.frame(x, *held):
             normed = self.norm(b, x)

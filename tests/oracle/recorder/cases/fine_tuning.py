@@ -123,6 +123,21 @@ FINE_TUNING = {
         ac="full_reentrant",
         **PURE_BF16,
     ),
+    "hf_single_lora_wide_norms": Case(
+        **{**_QWEN, "ws": 1, "wrap": "titan", "framework": "single", "autocast": True},
+        lora="q_proj,v_proj,down_proj",
+        lora_dtype="fp32",
+        wide_norms=True,
+        ac="full_reentrant",
+        **PURE_BF16,
+    ),
+    "hf_single_lora_wide_norms_none": Case(
+        **{**_QWEN, "ws": 1, "wrap": "titan", "framework": "single", "autocast": True},
+        lora="all-linear",
+        wide_norms=True,
+        lora_dtype="fp32",
+        **PURE_BF16,
+    ),
     "hf_lora_wide_autocast_full": Case(
         lora="all-linear", lora_dtype="fp32", autocast=True, ac="full", **PURE_BF16, **_QWEN
     ),

@@ -23,6 +23,10 @@ def fine_tune(built: Built, case: Case) -> None:
     }
     if case.lora is not None:
         _inject(built, case)
+    if case.wide_norms:  # trl's peft_module_casting_to_bf16
+        for path, parameter in built.root.named_parameters():
+            if "norm" in path:
+                parameter.data = parameter.data.float()
     for name, modules in parts.items():
         trained = name in case.trains if case.lora else name not in case.freeze
         for number, module in enumerate(modules):
